@@ -1,0 +1,307 @@
+//! The contract's values as plain Rust: what a module says of itself, what it is given, what it answers.
+//!
+//! They mirror `wit/reconciler.wit`; the runtime converts at the border, so that nothing in the core knows of Wasm.
+//! Objects are JSON text on both sides.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A type of Kubernetes objects, as `apiVersion` and `kind` name it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TypeRef {
+    /// `v1`, `apps/v1`.
+    pub api_version: String,
+    /// `Deployment`.
+    pub kind: String,
+}
+
+impl TypeRef {
+    /// A type by its `apiVersion` and `kind`.
+    pub fn new(api_version: impl Into<String>, kind: impl Into<String>) -> Self {
+        Self { api_version: api_version.into(), kind: kind.into() }
+    }
+
+    /// The API group; empty for the core group.
+    pub fn group(&self) -> &str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
+
+    /// The version without its group.
+    pub fn version(&self) -> &str {
+        self.api_version.split_once('/').map_or(&self.api_version, |(_, version)| version)
+    }
+}
+
+impl fmt::Display for TypeRef {
+    /// `Deployment.apps/v1`; `Service.v1` for the core group.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.kind, self.api_version)
+    }
+}
+
+/// Where an object of a known type lives. Displays as `namespace/name`, or `name` where there is no namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectName {
+    /// None for cluster-scoped objects.
+    pub namespace: Option<Arc<str>>,
+    /// `metadata.name`.
+    pub name: Arc<str>,
+}
+
+impl ObjectName {
+    /// A name in a namespace, or of a cluster-scoped object.
+    pub fn new(namespace: Option<&str>, name: &str) -> Self {
+        Self { namespace: namespace.map(Arc::from), name: Arc::from(name) }
+    }
+}
+
+impl fmt::Display for ObjectName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{namespace}/{}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+/// Unknown and `required`: the receiver refuses and names it. Unknown otherwise: ignored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extension {
+    /// What it is.
+    pub name: String,
+    /// Whether a receiver that does not know it must refuse.
+    pub required: bool,
+    /// JSON text.
+    pub value: String,
+}
+
+/// What to do when the API server says that a changed field is immutable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OnImmutable {
+    /// Report it.
+    Fail,
+    /// Delete the child and make it anew.
+    Recreate,
+}
+
+/// What to do with a child that is no longer wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OnPrune {
+    /// Leave it in the cluster.
+    Orphan,
+    /// Delete it.
+    Delete,
+}
+
+/// A declared type of children, and the most that a child of it may ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChildType {
+    /// The type.
+    pub type_ref: TypeRef,
+    /// `Recreate` allows deleting and making anew.
+    pub on_immutable: OnImmutable,
+    /// `Delete` allows deleting what is no longer wanted.
+    pub on_prune: OnPrune,
+    /// Children outside the primary's namespace, or cluster-scoped.
+    pub any_namespace: bool,
+    /// Go on without it where it is not served or forbidden.
+    pub optional: bool,
+}
+
+/// A declared type of objects that a module reads but does not own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelatedType {
+    /// The type.
+    pub type_ref: TypeRef,
+    /// Go on without it where it is not served or forbidden.
+    pub optional: bool,
+}
+
+/// Something outside the cluster that `external` needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capability {
+    /// What grants name.
+    pub name: String,
+    /// What is asked for.
+    pub target: String,
+    /// Why, for the person who grants it.
+    pub reason: String,
+}
+
+/// What a module says of itself at load.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Descriptor {
+    /// Identity: label, field manager, finalizer. Another name is another operator.
+    pub name: String,
+    /// Semantic version.
+    pub version: String,
+    /// The type whose objects are the keys.
+    pub primary: TypeRef,
+    /// Types of children.
+    pub children: Vec<ChildType>,
+    /// Types read but not owned.
+    pub related: Vec<RelatedType>,
+    /// Condition types that the module owns.
+    pub condition_types: Vec<String>,
+    /// CustomResourceDefinitions as JSON text.
+    pub crds: Vec<String>,
+    /// Live in `external` only.
+    pub capabilities: Vec<Capability>,
+    /// Optional interfaces meant.
+    pub hooks: Vec<String>,
+    /// None: derived from the name.
+    pub field_manager: Option<String>,
+    /// Managers of an earlier operator whose fields are taken over.
+    pub replaces_managers: Vec<String>,
+    /// None: derived from the name.
+    pub finalizer: Option<String>,
+    /// Growth of the contract.
+    pub extensions: Vec<Extension>,
+}
+
+/// The object that a call is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// Where it lives.
+    pub name: ObjectName,
+    /// Its uid: another uid is another object.
+    pub uid: String,
+}
+
+/// A live object as a module sees it; `json` has no managedFields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveObject {
+    /// Its type.
+    pub type_ref: TypeRef,
+    /// Where it lives.
+    pub name: ObjectName,
+    /// The object's JSON text, shared with the table.
+    pub json: Arc<str>,
+}
+
+/// What the host knows when it calls, all of it read from its caches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The primary's JSON text.
+    pub primary: Arc<str>,
+    /// Sorted by type and name.
+    pub children: Vec<LiveObject>,
+    /// Optional types that are not served or forbidden: unknown is not empty.
+    pub unavailable: Vec<TypeRef>,
+}
+
+/// A desired child.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Child {
+    /// JSON text: only the fields that the module wants.
+    pub object: String,
+    /// At most what its child type allows.
+    pub on_immutable: OnImmutable,
+    /// At most what its child type allows.
+    pub on_prune: OnPrune,
+    /// Applied when every child of a lower wave is ready.
+    pub wave: u32,
+    /// Field paths handed to others.
+    pub release: Vec<String>,
+    /// Growth of the contract.
+    pub extensions: Vec<Extension>,
+}
+
+/// `status` of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConditionStatus {
+    /// `"True"`
+    True,
+    /// `"False"`
+    False,
+    /// `"Unknown"`
+    Unknown,
+}
+
+impl ConditionStatus {
+    /// As Kubernetes writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
+/// A condition as a module returns it; times and observedGeneration are the host's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// One of the descriptor's condition types.
+    pub type_: String,
+    /// Its status.
+    pub status: ConditionStatus,
+    /// CamelCase.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+}
+
+/// The status that a module sees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// A JSON object as text: all of `.status` that the module owns.
+    pub fields: String,
+    /// Its conditions.
+    pub conditions: Vec<Condition>,
+}
+
+/// `type` of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventType {
+    /// `"Normal"`
+    Normal,
+    /// `"Warning"`
+    Warning,
+}
+
+/// An event on the primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Normal or Warning.
+    pub type_: EventType,
+    /// CamelCase.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+}
+
+/// What a module wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// None: leave all as they are. Some: the complete set, the rest is pruned.
+    pub children: Option<Vec<Child>>,
+    /// None: leave it.
+    pub status: Option<Status>,
+    /// Events on the primary.
+    pub events: Vec<Event>,
+    /// Call again after this time even if nothing changes.
+    pub requeue_after: Option<Duration>,
+    /// Growth of the contract.
+    pub extensions: Vec<Extension>,
+}
+
+/// Why a module could not say what it wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Not tried again until something changes.
+    pub terminal: bool,
+    /// CamelCase.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+    /// In place of the queue's backoff.
+    pub retry_after: Option<Duration>,
+    /// None: leave it.
+    pub status: Option<Status>,
+    /// Events on the primary.
+    pub events: Vec<Event>,
+    /// Growth of the contract.
+    pub extensions: Vec<Extension>,
+}

@@ -1,0 +1,7 @@
+//! The decisions of the operator host, without I/O: values in, values out.
+//!
+//! API server -> bytes -> [`object`] -> [`table`] -> [`queue`] -> snapshot -> outcome -> [`plan`] -> requests -> [`status`].
+//! What needs time takes it as an argument; what needs randomness takes a seed.
+
+pub mod contract;
+pub mod names;

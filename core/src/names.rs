@@ -1,0 +1,23 @@
+//! Names that the host writes into objects: one prefix for all of them.
+
+/// Prefix of every label and annotation of the host. Modules may not set anything under it.
+pub const PREFIX: &str = "operatorhost.dev/";
+/// Label on children: the installation that made them. Every watch of children selects by it.
+pub const INSTALLATION_LABEL: &str = "operatorhost.dev/installation";
+/// Annotation on children: hash of the module's canonical desired object.
+pub const DESIRED_ANNOTATION: &str = "operatorhost.dev/desired";
+/// Annotation on children that are left behind when no longer wanted; its only value is [`ORPHAN`].
+pub const ON_PRUNE_ANNOTATION: &str = "operatorhost.dev/on-prune";
+/// Value of [`ON_PRUNE_ANNOTATION`].
+pub const ORPHAN: &str = "orphan";
+/// Annotation on primaries: work on the object is suspended.
+pub const PAUSED_ANNOTATION: &str = "operatorhost.dev/paused";
+/// The host's own condition on every primary.
+pub const RECONCILED: &str = "Reconciled";
+/// Longest field manager that the API server takes, in bytes (apimachinery `validation.FieldManagerMaxLength`).
+pub const FIELD_MANAGER_MAX: usize = 128;
+
+/// The field manager of a module that names none itself.
+pub fn field_manager(module: &str) -> String {
+    format!("operator-host/{module}")
+}

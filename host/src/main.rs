@@ -1,0 +1,2 @@
+//! operator
+fn main() {}

@@ -1,0 +1,68 @@
+# Two targets do all their own set-up on a fresh machine: `make demo` and `make test`. `make help` lists the rest.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+# Everything that outlives a checkout lies here: the control plane, tools, Cargo's target folder.
+export OPERATOR_HOST_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/operator-host
+export CARGO_TARGET_DIR ?= $(OPERATOR_HOST_CACHE)/target
+TOOLS := $(OPERATOR_HOST_CACHE)/tools
+export PATH := $(TOOLS)/bin:$(PATH)
+
+CARGO_DENY_VERSION := 0.20.2
+CARGO_COMPONENT_VERSION := 0.21.1
+WASM_TARGETS := wasm32-unknown-unknown wasm32-wasip1 wasm32-wasip2
+
+.PHONY: help
+help: ## This list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+.PHONY: targets
+targets: # Wasm targets are not added by naming them in a toolchain file where RUSTUP_AUTO_INSTALL=0.
+	@for t in $(WASM_TARGETS); do rustup target list --installed | grep -qx $$t || rustup target add $$t; done
+
+.PHONY: build
+build: targets ## The host and the WebApp module, optimised
+	cargo build --release -p operator-host
+	cargo build --release -p webapp --target wasm32-unknown-unknown
+
+.PHONY: control-plane
+control-plane: ## A real Kubernetes built from Go modules, once, into the cache
+	hack/control-plane/build.sh >/dev/null
+
+.PHONY: lint
+lint: $(TOOLS)/bin/cargo-deny ## rustfmt, clippy, cargo-deny, docs: warnings are errors
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	cargo deny --log-level error check bans licenses sources
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+
+.PHONY: test
+test: lint test-unit test-e2e ## Lint, and every test
+
+.PHONY: test-unit
+test-unit: targets $(TOOLS)/bin/cargo-component ## Everything that needs no Kubernetes
+	cargo test --workspace --exclude operator-e2e
+
+.PHONY: test-e2e
+test-e2e: targets control-plane ## The scenarios on a real API server
+	cargo build -p operator-host
+	cargo test -p operator-e2e -- --test-threads 2
+
+.PHONY: crds
+crds: ## Generate crds/ anew from the types in guest-webapp
+	cargo run --quiet -p webapp --example crd
+
+.PHONY: cluster
+cluster: control-plane ## A real control plane for a person; prints its kubeconfig, stops with Ctrl-C
+	cargo run --quiet -p operator-e2e --bin cluster
+
+.PHONY: demo
+demo: build control-plane ## The life of a WebApp on a real control plane, narrated
+	cargo run --quiet -p operator-e2e --bin demo
+
+$(TOOLS)/bin/cargo-deny:
+	cargo install cargo-deny --version $(CARGO_DENY_VERSION) --locked --root $(TOOLS) --target-dir $(OPERATOR_HOST_CACHE)/tools-target
+
+$(TOOLS)/bin/cargo-component:
+	cargo install cargo-component --version $(CARGO_COMPONENT_VERSION) --locked --root $(TOOLS) --target-dir $(OPERATOR_HOST_CACHE)/tools-target

@@ -3,6 +3,9 @@
 //! API server -> bytes -> [`object`] -> [`table`] -> [`queue`] -> snapshot -> outcome -> [`plan`] -> requests -> [`status`].
 //! What needs time takes it as an argument; what needs randomness takes a seed.
 
+pub mod backoff;
+pub mod breaker;
 pub mod contract;
 pub mod names;
 pub mod object;
+pub mod queue;

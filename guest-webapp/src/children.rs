@@ -1,0 +1,63 @@
+//! The children of a WebApp, both of its own name.
+
+use operator_guest::{Child, Failure};
+use serde_json::json;
+
+use crate::WebAppSpec;
+
+/// The name of the children: the WebApp's, if a Service and a label value can carry it.
+pub(crate) fn name(primary: &str) -> Result<&str, Failure> {
+    if is_dns_label(primary) {
+        return Ok(primary);
+    }
+    Err(Failure::terminal(
+        "InvalidName",
+        format!(
+            "metadata.name: {primary:?} can't name a Service: it must be at most 63 characters of a-z, 0-9 and '-', \
+             start with a letter and end with a letter or digit (RFC 1035); make the WebApp under another name"
+        ),
+    ))
+}
+
+/// apimachinery `validation.IsDNS1035Label`.
+fn is_dns_label(name: &str) -> bool {
+    let letter_or_digit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    name.len() <= 63
+        && name.bytes().next().is_some_and(|first| first.is_ascii_lowercase())
+        && name.bytes().last().is_some_and(letter_or_digit)
+        && name.bytes().all(|byte| letter_or_digit(byte) || byte == b'-')
+}
+
+pub(crate) fn deployment(name: &str, spec: &WebAppSpec) -> Child {
+    Child::new(json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": { "name": name, "labels": { "app": name } },
+        "spec": {
+            "replicas": spec.replicas,
+            "selector": { "matchLabels": { "app": name } },
+            "template": {
+                "metadata": { "labels": { "app": name } },
+                "spec": {
+                    "containers": [{
+                        "name": "web",
+                        "image": spec.image,
+                        "ports": [{ "containerPort": spec.port }],
+                    }],
+                },
+            },
+        },
+    }))
+}
+
+pub(crate) fn service(name: &str, spec: &WebAppSpec) -> Child {
+    Child::new(json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": { "name": name, "labels": { "app": name } },
+        "spec": {
+            "selector": { "app": name },
+            "ports": [{ "port": 80, "targetPort": spec.port }],
+        },
+    }))
+}

@@ -9,3 +9,4 @@ pub mod contract;
 pub mod names;
 pub mod object;
 pub mod queue;
+pub mod reconciled;

@@ -8,5 +8,8 @@ pub mod breaker;
 pub mod contract;
 pub mod names;
 pub mod object;
+pub mod path;
+pub mod plan;
 pub mod queue;
 pub mod reconciled;
+pub mod schema;

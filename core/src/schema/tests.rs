@@ -1,0 +1,164 @@
+use serde_json::json;
+
+use super::*;
+
+/// The document of one custom type, with the parts of apimachinery's that it refers to.
+fn schema(root: Value) -> Schema {
+    let mut root = root;
+    root["x-kubernetes-group-version-kind"] = json!([{ "group": "example.com", "version": "v1", "kind": "Site" }]);
+    root["properties"]["metadata"] = json!({
+        "description": "Standard object's metadata.",
+        "allOf": [{ "$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta" }],
+    });
+    let document = json!({ "openapi": "3.0.0", "components": { "schemas": {
+        "com.example.v1.Site": root,
+        "com.example.v1.SiteList": { "type": "object", "x-kubernetes-group-version-kind":
+            [{ "group": "example.com", "version": "v1", "kind": "SiteList" }] },
+        "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta": { "type": "object", "properties": {
+            "labels": { "type": "object", "additionalProperties": { "type": "string", "default": "" } },
+            "finalizers": { "type": "array", "items": { "type": "string" }, "x-kubernetes-list-type": "set",
+                "x-kubernetes-patch-strategy": "merge" },
+            "ownerReferences": { "type": "array", "x-kubernetes-list-map-keys": ["uid"], "x-kubernetes-list-type": "map",
+                "items": { "allOf": [{ "$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference" }], "default": {} } },
+        } },
+        "io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference": { "type": "object", "x-kubernetes-map-type": "atomic",
+            "properties": { "uid": { "type": "string" } } },
+        "io.k8s.api.Props": { "type": "object", "properties": {
+            "not": { "$ref": "#/components/schemas/io.k8s.api.Props" }, "list": { "type": "array", "items": { "type": "string" } } } },
+    } } })
+    .to_string();
+    Schema::parse(document.as_bytes(), &TypeRef::new("example.com/v1", "Site")).expect("a document").expect("the type")
+}
+
+fn is_atomic(schema: &Schema, pointer: &str, value: Value) -> bool {
+    fn at(schema: &Schema, path: &Path<'_>, rest: &[&str], value: &Value) -> bool {
+        match rest {
+            [] => schema.is_atomic(path, value),
+            [first, rest @ ..] => match first.parse() {
+                Ok(index) => at(schema, &path.item(index), rest, value),
+                Err(_) => at(schema, &path.field(first), rest, value),
+            },
+        }
+    }
+    let steps: Vec<_> = pointer.split('/').skip(1).collect();
+    at(schema, &Path::Root, &steps, &value)
+}
+
+#[test]
+fn what_is_atomic_follows_the_published_marks() {
+    let string = json!({ "type": "string" });
+    let schema = schema(json!({ "type": "object", "properties": { "spec": { "type": "object", "properties": {
+        "args": { "type": "array", "items": string },
+        "tags": { "type": "array", "items": string, "x-kubernetes-list-type": "set" },
+        "old": { "type": "array", "items": string, "x-kubernetes-patch-strategy": "merge,retainKeys" },
+        "labels": { "type": "object", "additionalProperties": string },
+        "frozen": { "type": "object", "additionalProperties": string, "x-kubernetes-map-type": "atomic" },
+        "raw": { "type": "object" },
+        "loose": { "type": "object", "x-kubernetes-preserve-unknown-fields": true },
+        "selector": { "description": "atomic here", "allOf": [{ "$ref": "#/components/schemas/io.k8s.api.Props" }],
+            "x-kubernetes-map-type": "atomic" },
+        "props": { "$ref": "#/components/schemas/io.k8s.api.Props" },
+        "gone": { "$ref": "#/components/schemas/io.k8s.api.Absent" },
+        "peers": { "type": "array", "x-kubernetes-list-type": "map", "items": { "type": "object", "properties": {
+            "hosts": { "type": "array", "items": string } } } },
+    } } } }));
+    let list = || json!(["x"]);
+    let map = || json!({ "a": "b" });
+    for (pointer, value, atomic) in [
+        ("/spec", map(), false),
+        ("/spec/args", list(), true),
+        ("/spec/args", json!([]), true),
+        ("/spec/tags", list(), false),
+        ("/spec/old", list(), false),
+        ("/spec/labels", map(), false),
+        ("/spec/frozen", map(), true),
+        ("/spec/raw", map(), true),
+        ("/spec/loose", map(), false),
+        ("/spec/loose/deep/list", list(), true),
+        ("/spec/loose/deep/map", map(), false),
+        ("/spec/selector", map(), true),
+        ("/spec/props", map(), false),
+        ("/spec/props/not/not/not", map(), false),
+        ("/spec/props/not/not/list", list(), true),
+        ("/spec/gone", map(), false),
+        ("/spec/peers", list(), false),
+        ("/spec/peers/0", map(), false),
+        ("/spec/peers/7/hosts", list(), true),
+        ("/spec/unknown", list(), true),
+        ("/metadata/labels", map(), false),
+        ("/metadata/finalizers", list(), false),
+        ("/metadata/ownerReferences", list(), false),
+        ("/metadata/ownerReferences/0", map(), true),
+        ("/spec/args/0", json!("x"), false),
+    ] {
+        assert_eq!(is_atomic(&schema, pointer, value), atomic, "{pointer}");
+    }
+}
+
+fn status(status: Value) -> Schema {
+    schema(json!({ "type": "object", "properties": { "status": status } }))
+}
+
+#[test]
+fn a_status_loses_what_the_server_would_prune() {
+    let schema = status(json!({ "type": "object", "properties": {
+        "replicas": { "type": "integer" },
+        "conditions": { "type": "array", "items": { "type": "object", "properties": { "type": {}, "status": {} } } },
+        "labels": { "type": "object", "additionalProperties": { "type": "object", "properties": { "a": {} } } },
+        "any": { "type": "object", "additionalProperties": true },
+        "loose": { "type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {
+            "known": { "type": "object", "properties": { "a": {} } } } },
+        "template": { "type": "object", "x-kubernetes-embedded-resource": true, "properties": { "spec": { "type": "object" } } },
+        "bare": { "type": "object" },
+    } }));
+    let mut value = json!({
+        "replicas": 0, "phase": "Ready", "observedGeneration": 1,
+        "conditions": [{ "type": "A", "status": "True", "reason": "R" }, { "type": "B", "reason": "R", "message": "m" }],
+        "labels": { "x": { "a": 1, "b": 2 } }, "any": { "a": { "b": [1] } }, "loose": { "x": { "y": 1 }, "known": { "a": 1, "b": 2 } },
+        "template": { "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "x" }, "extra": 1 }, "bare": { "a": 1 },
+    });
+    let lost = schema.prune_status(&mut value);
+    assert_eq!(
+        lost,
+        [
+            "status.bare.a",
+            "status.conditions[].message",
+            "status.conditions[].reason",
+            "status.labels.x.b",
+            "status.loose.known.b",
+            "status.observedGeneration",
+            "status.phase",
+            "status.template.extra",
+        ]
+    );
+    let kept = json!({
+        "replicas": 0, "conditions": [{ "type": "A", "status": "True" }, { "type": "B" }], "labels": { "x": { "a": 1 } },
+        "any": { "a": { "b": [1] } }, "loose": { "x": { "y": 1 }, "known": { "a": 1 } },
+        "template": { "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "x" } }, "bare": {},
+    });
+    assert_eq!(value, kept);
+    assert_eq!(schema.prune_status(&mut value), [""; 0], "what is pruned once stays as it is");
+}
+
+#[test]
+fn a_type_without_status_keeps_nothing_and_an_open_one_all() {
+    let mut value = json!({ "a": 1, "b": 2 });
+    let none = schema(json!({ "type": "object", "properties": { "spec": { "type": "object" } } }));
+    assert!(!none.keeps(&["status"]));
+    assert_eq!(none.prune_status(&mut value), ["status.a", "status.b"]);
+    assert_eq!(value, json!({}));
+    let open = schema(json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {} }));
+    assert!(open.keeps(&["status", "observedGeneration"]));
+    let mut value = json!({ "a": { "b": 1 } });
+    assert_eq!(open.prune_status(&mut value), [""; 0]);
+    let some = status(json!({ "type": "object", "properties": { "observedGeneration": { "type": "integer" } } }));
+    assert!(some.keeps(&["status", "observedGeneration"]) && !some.keeps(&["status", "conditions"]));
+}
+
+#[test]
+fn a_document_without_the_type_has_no_schema_and_no_document_is_an_error() {
+    let of = |document: &str| Schema::parse(document.as_bytes(), &TypeRef::new("example.com/v1", "Site"));
+    assert!(of(r#"{"openapi":"3.0.0"}"#).is_ok_and(|schema| schema.is_none()));
+    assert!(of(r#"{"components":{"schemas":{"a":{}}}}"#).is_ok_and(|schema| schema.is_none()));
+    assert!(of("404 page not found").is_err());
+}

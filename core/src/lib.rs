@@ -13,3 +13,4 @@ pub mod plan;
 pub mod queue;
 pub mod reconciled;
 pub mod schema;
+pub mod table;

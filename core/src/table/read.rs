@@ -1,0 +1,54 @@
+//! What a pass reads.
+
+use std::sync::Arc;
+
+use super::entry::Content;
+use super::watches::WatchId;
+use super::{Lookup, ObjectVersion, Table};
+use crate::contract::ObjectName;
+use crate::object::Stored;
+
+impl Table {
+    /// What a name stands for.
+    pub fn lookup(&self, name: &ObjectName) -> Lookup {
+        match self.entries.get(name).map(|entry| &entry.content) {
+            None => Lookup::Absent,
+            Some(Content::Present(object)) => Lookup::Present(object.clone()),
+            Some(Content::Unreadable(object)) => Lookup::Unreadable(object.clone()),
+        }
+    }
+
+    /// Which state of which object is known under this name, for [`Table::observed_absent`].
+    pub fn known(&self, name: &ObjectName) -> Option<ObjectVersion> {
+        let content = &self.entries.get(name)?.content;
+        Some(ObjectVersion { uid: content.uid()?.clone(), version: content.version()?.clone() })
+    }
+
+    /// The readable objects that this object controls, sorted by name.
+    pub fn children(&self, owner_uid: &str) -> Vec<Arc<Stored>> {
+        let names = self.entries.children(owner_uid).iter();
+        let objects = names.filter_map(|name| self.entries.get(name)?.content.present().cloned());
+        let mut children: Vec<_> = objects.collect();
+        children.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
+        children
+    }
+
+    /// The names that a watch selects, in no order; unreadable objects too.
+    pub fn names(&self, watch: WatchId) -> impl Iterator<Item = &ObjectName> {
+        let scope = self.watches.get(&watch).map(|membership| &membership.scope);
+        let entries = self.entries.iter();
+        entries
+            .filter(move |(name, entry)| scope.is_some_and(|scope| entry.is_held_by(scope, name)))
+            .map(|(name, _)| name)
+    }
+
+    /// How many objects the table holds.
+    pub fn len(&self) -> usize {
+        self.entries.iter().count()
+    }
+
+    /// Whether the table holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

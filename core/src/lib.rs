@@ -13,4 +13,5 @@ pub mod plan;
 pub mod queue;
 pub mod reconciled;
 pub mod schema;
+pub mod status;
 pub mod table;

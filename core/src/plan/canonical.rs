@@ -19,6 +19,7 @@ use crate::schema::{NeedsSchema, Published};
 
 pub(super) use body::host_metadata;
 pub use body::{ApplyBody, Owner, Precondition};
+pub(crate) use parse::strict;
 
 /// Bytes of the hash that are kept: enough that no two wishes of a module meet by accident.
 const HASH_BYTES: usize = 16;

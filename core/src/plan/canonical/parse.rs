@@ -15,7 +15,7 @@ const INTEGER_END: f64 = 9_223_372_036_854_775_808.0;
 
 /// One JSON value without duplicate keys, without nulls and empty `creationTimestamp`s in objects, and with every number
 /// that is an integer written as one.
-pub(super) fn strict(text: &str) -> Result<Value, Refusal> {
+pub(crate) fn strict(text: &str) -> Result<Value, Refusal> {
     let reader = Reader { text, refusal: RefCell::new(None) };
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let parsed = Strict { reader: &reader, path: Path::Root }.deserialize(&mut deserializer);

@@ -1,0 +1,106 @@
+//! What is remembered of a key's status writes, so that neither a status that flaps nor a server that drops what it took
+//! makes a write a pass.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::{ModuleStatus, StatusPatch};
+
+/// So many different statuses on equal input are written at once.
+const FREE: u32 = 3;
+/// The first delay after them; it doubles.
+const DELAY: Duration = Duration::from_secs(10);
+/// The longest delay.
+const DELAY_MAX: Duration = Duration::from_secs(300);
+/// After so long without a different status the count starts over.
+const QUIET: Duration = Duration::from_secs(600);
+
+/// What to do with a planned patch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Send it.
+    Write,
+    /// The module's status differs from pass to pass on equal input, in these fields, as one with a counter or a time of its
+    /// own does. Look again at `until`.
+    Slowed {
+        /// When the next write is allowed.
+        until: Instant,
+        /// Paths that flap.
+        fields: Vec<String>,
+    },
+    /// The server took the same change before and dropped it or changed it back, these fields: a default, or a schema that
+    /// was not known. Nothing will come of it until something else changes.
+    Futile {
+        /// Paths that the server does not take.
+        fields: Vec<String>,
+    },
+}
+
+/// The status writes of one key, as far as they must be remembered.
+#[derive(Clone, Debug, Default)]
+pub struct Flapping {
+    last: Option<Last>,
+    /// Changes of the last write that its own answer still lacked.
+    futile: Option<Value>,
+}
+
+/// The last status of a module's that was let through.
+#[derive(Clone, Debug)]
+struct Last {
+    input: u64,
+    status: u64,
+    at: Instant,
+    /// Different statuses on this input so far.
+    flaps: u32,
+}
+
+impl Flapping {
+    /// Judges a planned patch, which is taken as written when the verdict says so. `input` is a digest of all that the
+    /// module saw but its own status and resourceVersions; `status` what it said, None when it said nothing.
+    pub fn judge(&mut self, now: Instant, input: u64, status: Option<&ModuleStatus>, patch: &StatusPatch) -> Verdict {
+        if self.futile.as_ref() == Some(patch.change()) {
+            return Verdict::Futile { fields: patch.changed.clone() };
+        }
+        let Some(status) = status.map(digest) else { return Verdict::Write };
+        let flaps = match &self.last {
+            Some(last) if last.input == input && last.status == status => return Verdict::Write,
+            Some(last) if last.input == input && now.saturating_duration_since(last.at) < QUIET => {
+                let until = last.at + delay(last.flaps);
+                if now < until {
+                    return Verdict::Slowed { until, fields: patch.changed.clone() };
+                }
+                last.flaps + 1
+            }
+            _ => 0,
+        };
+        self.last = Some(Last { input, status, at: now, flaps });
+        Verdict::Write
+    }
+
+    /// Takes what is still to be changed after a write, planned from its own answer: by rights nothing. Says which fields
+    /// the server did not take.
+    pub fn written(&mut self, left: Option<StatusPatch>) -> Vec<String> {
+        let (futile, fields) = left.map(|left| (left.change().clone(), left.changed)).unzip();
+        self.futile = futile;
+        fields.unwrap_or_default()
+    }
+}
+
+fn delay(flaps: u32) -> Duration {
+    match flaps.checked_sub(FREE) {
+        None => Duration::ZERO,
+        Some(doublings) => DELAY.saturating_mul(1 << doublings.min(16)).min(DELAY_MAX),
+    }
+}
+
+fn digest(status: &ModuleStatus) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    // Keys are sorted: equal fields are equal text.
+    Value::Object(status.fields().clone()).to_string().hash(&mut hasher);
+    for condition in status.conditions() {
+        (&condition.type_, condition.status.as_str(), &condition.reason, &condition.message).hash(&mut hasher);
+    }
+    hasher.finish()
+}

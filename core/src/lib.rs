@@ -3,6 +3,7 @@
 //! API server -> bytes -> [`object`] -> [`table`] -> [`queue`] -> snapshot -> outcome -> [`plan`] -> requests -> [`status`].
 //! What needs time takes it as an argument; what needs randomness takes a seed.
 
+pub mod answer;
 pub mod backoff;
 pub mod breaker;
 pub mod contract;
@@ -12,6 +13,7 @@ pub mod path;
 pub mod plan;
 pub mod queue;
 pub mod reconciled;
+pub mod revert;
 pub mod schema;
 pub mod status;
 pub mod table;

@@ -1,1 +1,5 @@
 //! The operator host.
+
+pub mod lead;
+pub mod observe;
+pub mod queue;

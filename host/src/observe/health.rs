@@ -1,0 +1,255 @@
+//! `/healthz` and `/readyz`: named checks in, the answer that a kubelet or a person expects out.
+//!
+//! The texts are those of kube-apiserver and controller-runtime (`pkg/healthz`): `ok`, or one line a check with `?verbose` and
+//! whenever one fails.
+
+use std::fmt::{self, Write as _};
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Router;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderName, StatusCode, header};
+use axum::routing::get;
+use tokio::net::TcpListener;
+
+/// Where the endpoints listen, as `--health-probe-bind-address` says it: `:8081`, `127.0.0.1:8081`, `0` for nowhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BindAddress {
+    /// Not at all.
+    Off,
+    /// This port, on all addresses.
+    Port(u16),
+    /// A host and a port.
+    Host(String),
+}
+
+/// A text that is no bind address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected ':PORT', 'HOST:PORT', or '0' for none")]
+pub struct InvalidBindAddress;
+
+impl FromStr for BindAddress {
+    type Err = InvalidBindAddress;
+
+    fn from_str(text: &str) -> Result<Self, InvalidBindAddress> {
+        if text == "0" {
+            return Ok(Self::Off);
+        }
+        let (host, port) = text.rsplit_once(':').ok_or(InvalidBindAddress)?;
+        let port = port.parse().map_err(|_| InvalidBindAddress)?;
+        let bracketed = host.starts_with('[') && host.ends_with(']');
+        match host {
+            "" => Ok(Self::Port(port)),
+            _ if host.contains(':') && !bracketed => Err(InvalidBindAddress),
+            _ => Ok(Self::Host(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for BindAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("0"),
+            Self::Port(port) => write!(f, ":{port}"),
+            Self::Host(address) => f.write_str(address),
+        }
+    }
+}
+
+impl BindAddress {
+    /// Listens there; None where it is off. A bare port is IPv6 and IPv4, or IPv4 alone where the node has no IPv6.
+    ///
+    /// # Errors
+    /// The address is in use, not this machine's, or can't be resolved.
+    pub async fn listen(&self) -> io::Result<Option<TcpListener>> {
+        let listener = match self {
+            Self::Off => return Ok(None),
+            Self::Host(address) => TcpListener::bind(address.as_str()).await?,
+            Self::Port(port) => match TcpListener::bind((Ipv6Addr::UNSPECIFIED, *port)).await {
+                Ok(listener) => listener,
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
+                Err(_) => TcpListener::bind((Ipv4Addr::UNSPECIFIED, *port)).await?,
+            },
+        };
+        Ok(Some(listener))
+    }
+}
+
+/// What a check found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// All is well.
+    Ok,
+    /// Nothing that fails the probe, but worth a word: a type that is not served or forbidden.
+    Noted(String),
+    /// The probe fails, for this reason.
+    Failed(String),
+}
+
+type Check = (String, Box<dyn Fn() -> Finding + Send + Sync>);
+
+/// The readiness checks of the process, asked at each probe. Clones share them.
+#[derive(Clone, Default)]
+pub struct Health {
+    ready: Arc<Mutex<Vec<Check>>>,
+}
+
+impl fmt::Debug for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Health").finish_non_exhaustive()
+    }
+}
+
+impl Health {
+    /// No checks yet: ready from the start.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a readiness check. It runs at each probe: it must neither block nor add checks itself.
+    pub fn check(&self, name: impl Into<String>, check: impl Fn() -> Finding + Send + Sync + 'static) {
+        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        ready.push((name.into(), Box::new(check)));
+    }
+
+    /// What `/readyz` says.
+    fn readiness(&self, verbose: bool) -> (StatusCode, String) {
+        let checks = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        let findings: Vec<(&str, Finding)> = checks.iter().map(|(name, check)| (name.as_str(), check())).collect();
+        report("readyz", &findings, verbose)
+    }
+}
+
+/// Serves the endpoints until the listener fails; to be spawned and dropped with the runtime.
+///
+/// # Errors
+/// The listener's.
+pub async fn serve(listener: TcpListener, health: Health) -> io::Result<()> {
+    axum::serve(listener, router(health)).await
+}
+
+fn router(health: Health) -> Router {
+    // A process that answers lives; what else may be wrong no restart would heal.
+    let healthz =
+        |RawQuery(query): RawQuery| async move { page(report("healthz", &[("ping", Finding::Ok)], verbose(query))) };
+    let readyz =
+        |State(health): State<Health>, RawQuery(query): RawQuery| async move { page(health.readiness(verbose(query))) };
+    Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz)).with_state(health)
+}
+
+fn page((status, text): (StatusCode, String)) -> (StatusCode, [(HeaderName, &'static str); 3], String) {
+    let headers = [
+        (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    (status, headers, text)
+}
+
+/// `?verbose`, with or without a value.
+fn verbose(query: Option<String>) -> bool {
+    query.is_some_and(|query| query.split('&').any(|pair| pair == "verbose" || pair.starts_with("verbose=")))
+}
+
+fn report(probe: &str, findings: &[(&str, Finding)], verbose: bool) -> (StatusCode, String) {
+    let failed = findings.iter().any(|(_, finding)| matches!(finding, Finding::Failed(_)));
+    if !failed && !verbose {
+        return (StatusCode::OK, "ok".to_owned());
+    }
+    let mut text = String::new();
+    for (name, finding) in findings {
+        // Writing to a String can't fail.
+        let _ = match finding {
+            Finding::Ok => writeln!(text, "[+]{name} ok"),
+            Finding::Noted(note) => writeln!(text, "[+]{name} ok: {note}"),
+            Finding::Failed(reason) => writeln!(text, "[-]{name} failed: {reason}"),
+        };
+    }
+    let (status, outcome) =
+        if failed { (StatusCode::INTERNAL_SERVER_ERROR, "failed") } else { (StatusCode::OK, "passed") };
+    let _ = writeln!(text, "{probe} check {outcome}");
+    (status, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    async fn probe(health: &Health, target: &str) -> String {
+        let address: BindAddress = "127.0.0.1:0".parse().expect("an address");
+        let listener = address.listen().await.expect("a free port").expect("not off");
+        let address = listener.local_addr().expect("it is bound");
+        let server = tokio::spawn(serve(listener, health.clone()));
+        let mut stream = TcpStream::connect(address).await.expect("it listens");
+        let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("it answers");
+        server.abort();
+        answer
+    }
+
+    #[tokio::test]
+    async fn readiness_follows_its_checks() {
+        let (health, synced) = (Health::new(), Arc::new(AtomicBool::new(false)));
+        let state = Arc::clone(&synced);
+        health.check("modules", || Finding::Ok);
+        health.check("cache Gadget.example.com/v1", || Finding::Noted("not served".into()));
+        health.check("cache Deployment.apps/v1", move || match state.load(Ordering::SeqCst) {
+            true => Finding::Ok,
+            false => Finding::Failed("the first sync is running".into()),
+        });
+
+        let answer = probe(&health, "/readyz").await;
+        assert!(answer.starts_with("HTTP/1.1 500"), "{answer}");
+        let text = "[+]modules ok\n[+]cache Gadget.example.com/v1 ok: not served\n\
+                    [-]cache Deployment.apps/v1 failed: the first sync is running\nreadyz check failed\n";
+        assert!(answer.ends_with(text), "{answer}");
+
+        synced.store(true, Ordering::SeqCst);
+        let answer = probe(&health, "/readyz").await;
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("\r\n\r\nok"), "{answer}");
+        let answer = probe(&health, "/readyz?verbose").await;
+        assert!(answer.contains("[+]cache Gadget.example.com/v1 ok: not served\n"), "{answer}");
+        assert!(answer.ends_with("readyz check passed\n"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn a_process_that_is_not_ready_is_healthy() {
+        let health = Health::new();
+        health.check("modules", || Finding::Failed("loading".into()));
+        assert!(probe(&health, "/healthz").await.ends_with("\r\n\r\nok"));
+        assert!(probe(&health, "/healthz?verbose=1").await.ends_with("[+]ping ok\nhealthz check passed\n"));
+        assert!(probe(&health, "/else").await.starts_with("HTTP/1.1 404"));
+    }
+
+    #[tokio::test]
+    async fn a_port_in_use_is_an_error_and_0_is_no_listener() {
+        let taken = BindAddress::Port(0).listen().await.expect("a free port").expect("not off");
+        let port = taken.local_addr().expect("it is bound").port();
+        let error = BindAddress::Port(port).listen().await.expect_err("the port is taken");
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert!(BindAddress::Off.listen().await.expect("nothing to do").is_none());
+    }
+
+    #[test]
+    fn addresses_are_written_as_go_writes_them() {
+        assert_eq!("0".parse(), Ok(BindAddress::Off));
+        assert_eq!(":8081".parse(), Ok(BindAddress::Port(8081)));
+        for host in ["127.0.0.1:8081", "localhost:80", "[::1]:80"] {
+            assert_eq!(host.parse(), Ok(BindAddress::Host(host.into())));
+            assert_eq!(host.parse::<BindAddress>().map(|address| address.to_string()), Ok(host.into()));
+        }
+        for bad in ["", "8081", "host", "host:", ":http", ":65536", "::1:80"] {
+            assert_eq!(bad.parse::<BindAddress>(), Err(InvalidBindAddress), "{bad}");
+        }
+    }
+}

@@ -23,7 +23,7 @@ pub enum Verdict {
     /// Send it.
     Write,
     /// The module's status differs from pass to pass on equal input, in these fields, as one with a counter or a time of its
-    /// own does. Look again at `until`.
+    /// own does. Look again at `until`; until then a plan without the module's status still moves the host's condition.
     Slowed {
         /// When the next write is allowed.
         until: Instant,

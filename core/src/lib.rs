@@ -14,6 +14,7 @@ pub mod plan;
 pub mod queue;
 pub mod reconciled;
 pub mod revert;
+pub mod reflector;
 pub mod schema;
 pub mod status;
 pub mod table;

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Fault;
+use crate::answer::Answer;
 use crate::object::ResourceVersion;
 
 /// A line of a watch (`metav1.WatchEvent`).
@@ -104,7 +105,7 @@ pub fn parse_line(line: &[u8]) -> Result<Line<'_>, Broken> {
             let version = ResourceVersion::new(&metadata.resource_version);
             Ok(Line::Bookmark { version, ends_list: end.as_deref() == Some("true") })
         }
-        "ERROR" => Ok(Line::Error(Fault::in_stream(object))),
+        "ERROR" => Ok(Line::Error(Fault::answer(&Answer::parse(200, [], object.as_bytes())))),
         unknown => Err(broken(serde::de::Error::unknown_variant(
             unknown,
             &["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"],

@@ -1,4 +1,5 @@
 use super::*;
+use crate::answer::Answer;
 use crate::table::{Content, Scope, Table};
 
 /// A reflector on a scripted clock, with what it said last.
@@ -46,7 +47,7 @@ impl Bench {
 
     fn fails(&mut self, code: u16, message: &str) {
         let body = serde_json::json!({ "kind": "Status", "code": code, "message": message }).to_string();
-        self.reflector.failed(Fault::answer(code, body.as_bytes(), None), self.now);
+        self.reflector.failed(Fault::answer(&Answer::parse(code, [], body.as_bytes())), self.now);
     }
 
     fn later(&mut self, seconds: u64) {
@@ -72,7 +73,7 @@ fn recorded_error(name: &str) -> Fault {
         serde_json::Value::String(text) => text.clone(),
         body => body.to_string(),
     };
-    Fault::answer(code as u16, body.as_bytes(), None)
+    Fault::answer(&Answer::parse(code as u16, [], body.as_bytes()))
 }
 
 #[test]
@@ -207,7 +208,7 @@ fn a_type_that_is_not_there_is_tried_at_most_30_seconds_apart_and_listed_when_it
         let (wait, request) = bench.waits();
         assert!(wait <= Duration::from_secs(30), "waited {wait:?}");
         assert_eq!(request.begins_list(), Some(true));
-        bench.reflector.failed(Fault::answer(404, b"404 page not found\n", None), bench.now);
+        bench.reflector.failed(Fault::answer(&Answer::parse(404, [], b"404 page not found\n")), bench.now);
         assert_eq!(bench.reflector.state(), &State::Absent { message: "404 page not found".into() });
     }
     // Scenario: right after the CRD's creation the storage is not ready.

@@ -85,6 +85,8 @@ pub struct Change {
     pub new: Option<Arc<Stored>>,
     /// Who made it known.
     pub origin: Origin,
+    /// Whether it is part of the first list of a watch: nothing has happened, the host only just learns of it.
+    pub initial: bool,
 }
 
 /// A child that left the label selection without our doing: deleted, or robbed of its label. A DELETED event looks the

@@ -1,6 +1,6 @@
 //! From an API server's bytes to a [`Stored`].
 
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
@@ -59,10 +59,24 @@ impl Decoder {
     /// # Errors
     /// What is no object of Kubernetes; says who it is as far as that could be read.
     pub fn decode(&self, bytes: &[u8], type_ref: &TypeRef, previous: Option<&Stored>) -> Result<Stored, Undecodable> {
+        self.decode_over(bytes, type_ref, |_| previous)
+    }
+
+    /// As [`Decoder::decode`], where the copy known so far has to be looked up by the object's name.
+    ///
+    /// # Errors
+    /// As [`Decoder::decode`].
+    pub fn decode_over<P: Borrow<Stored>>(
+        &self,
+        bytes: &[u8],
+        type_ref: &TypeRef,
+        previous: impl FnOnce(&ObjectName) -> Option<P>,
+    ) -> Result<Stored, Undecodable> {
         let text = std::str::from_utf8(bytes).map_err(|error| undecodable(bytes, &error))?.trim();
         let wire: Wire<'_> = serde_json::from_str(text).map_err(|error| undecodable(bytes, &error))?;
         let meta = self.meta(&wire, type_ref);
-        let previous = previous.filter(|previous| previous.meta.uid == meta.uid);
+        let previous = previous(&meta.name);
+        let previous = previous.as_ref().map(Borrow::borrow).filter(|previous| previous.meta.uid == meta.uid);
         let owned =
             self.ownership(wire.metadata.managed_fields, previous).map_err(|error| undecodable(bytes, &error))?;
         Ok(Stored { json: compact(text, &wire, type_ref), meta, owned })

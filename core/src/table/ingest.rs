@@ -33,6 +33,7 @@ impl Table {
         }
         let is_listed = membership.list.is_some();
         let selected = selected || membership.scope.selected;
+        let initial = is_listed && membership.told.is_none();
         if is_listed {
             self.note_told(content.name(), Told::Last);
         }
@@ -51,6 +52,7 @@ impl Table {
             }
             Verdict::Outdated => self.wake_unless_ours(watch, &content, &mut effects),
         }
+        effects.changes.iter_mut().for_each(|change| change.initial = initial);
         effects
     }
 
@@ -130,7 +132,7 @@ impl Table {
         }
         let old = self.entries.insert(name.clone(), Entry { content, selected, fence, vanished: None });
         let old = old.and_then(|entry| entry.content.present().cloned());
-        self.emit(Change { name, old, new, origin }, effects);
+        self.emit(Change { name, old, new, origin, initial: false }, effects);
     }
 
     pub(super) fn forget(&mut self, name: &ObjectName, origin: Origin, effects: &mut Effects) {
@@ -139,7 +141,7 @@ impl Table {
             self.note_told(name, Told::Gone(entry.content.uid().cloned()));
         }
         let old = entry.content.present().cloned();
-        self.emit(Change { name: name.clone(), old, new: None, origin }, effects);
+        self.emit(Change { name: name.clone(), old, new: None, origin, initial: false }, effects);
     }
 
     /// Asks what became of a child that left the label selection; until then it stays.
@@ -183,8 +185,8 @@ impl Table {
         let Some(entry) = self.entries.get(name).filter(|entry| entry.fence.is_some()) else { return };
         let current = entry.content.present().cloned();
         self.note_told(name, Told::at(content));
-        let change = Change { name: name.clone(), old: current.clone(), new: current, origin: Origin::Watch };
-        self.emit(change, effects);
+        let (name, origin) = (name.clone(), Origin::Watch);
+        self.emit(Change { name, old: current.clone(), new: current, origin, initial: false }, effects);
     }
 
     pub(super) fn update(&mut self, name: &ObjectName, change: impl FnOnce(&mut Entry)) {

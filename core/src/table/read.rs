@@ -24,6 +24,11 @@ impl Table {
         Some(ObjectVersion { uid: content.uid()?.clone(), version: content.version()?.clone() })
     }
 
+    /// Whether a child of this name left the selection and nobody answered yet what became of it.
+    pub fn is_vanished(&self, name: &ObjectName) -> bool {
+        self.entries.get(name).is_some_and(|entry| entry.vanished.is_some())
+    }
+
     /// The readable objects that this object controls, sorted by name.
     pub fn children(&self, owner_uid: &str) -> Vec<Arc<Stored>> {
         let names = self.entries.children(owner_uid).iter();

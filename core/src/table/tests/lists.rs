@@ -172,3 +172,17 @@ fn a_watch_is_shared_and_forgotten_with_its_last_user() {
     assert_eq!(bench.shows("a"), None);
     assert_eq!(bench.shows("b").as_deref(), Some("v@6"));
 }
+
+#[test]
+fn what_the_first_list_shows_is_told_from_what_happens_later() {
+    let mut table = Table::new(INSTALLATION);
+    let (watch, _) = table.join_watch(&Scope::default());
+    let now = Instant::now();
+    table.list_started(watch, true);
+    let effects = table.upserted(watch, draft("a", "u", 5).content(), now);
+    assert!(effects.changes.iter().all(|change| change.initial));
+    let _ = table.list_completed(watch, &version(9), now);
+    table.list_started(watch, false);
+    let effects = table.upserted(watch, draft("b", "v", 10).content(), now);
+    assert!(effects.changes.iter().all(|change| !change.initial), "a relist shows what happened meanwhile");
+}

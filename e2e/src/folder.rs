@@ -1,0 +1,57 @@
+//! Temporary folders: one per test process, with one inside per cluster or host, all removed at the end.
+//!
+//! `OPERATOR_E2E_KEEP=1` keeps them, so that logs can be read after a failure.
+
+use std::fs;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::Context as _;
+
+use crate::process;
+
+/// A folder that disappears when it is dropped.
+#[derive(Debug)]
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes a new empty folder whose name starts with `name`.
+    ///
+    /// # Errors
+    /// When the folder can't be made.
+    pub fn new(name: &str) -> crate::Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = process::scratch()?.join(format!("{name}-{number}"));
+        fs::create_dir_all(&path).with_context(|| format!("cannot make the folder {}", path.display()))?;
+        Ok(Self(path))
+    }
+
+    /// Writes a file in this folder and returns its path.
+    ///
+    /// # Errors
+    /// When the file can't be written.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> crate::Result<PathBuf> {
+        let path = self.0.join(name);
+        fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
+    }
+}
+
+impl Deref for Folder {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if !process::keeps_files() {
+            // What is left over goes with the process's folder.
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+}

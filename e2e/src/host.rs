@@ -1,0 +1,244 @@
+//! The program under test: `operator host`, started as a user would.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+
+use crate::client::Client;
+use crate::cluster::Output;
+use crate::folder::Folder;
+use crate::ports::Port;
+use crate::process::{Process, Signal};
+use crate::wait::eventually;
+
+const READY: Duration = Duration::from_secs(60);
+const DRAIN: Duration = Duration::from_secs(60);
+
+/// A running `operator host`; killed when dropped, and its log shown when the test has failed.
+#[derive(Debug)]
+pub struct Host {
+    process: Process,
+    health: Port,
+    metrics: Port,
+    _folder: Folder,
+}
+
+impl Host {
+    /// Starts `operator host` with these modules against the cluster of the kubeconfig.
+    ///
+    /// Its health and metrics ports and, unless the arguments name one, its cache of compiled modules are its own.
+    ///
+    /// # Errors
+    /// When the program isn't built or can't be started.
+    pub fn spawn(kubeconfig: &Path, modules: &[&Path], extra_args: &[&str]) -> crate::Result<Self> {
+        let folder = Folder::new("host")?;
+        let health = Port::free()?;
+        let metrics = Port::free()?;
+        let mut command = Command::new(operator_bin()?);
+        command
+            .arg("host")
+            .arg(format!("--health-probe-bind-address=127.0.0.1:{health}"))
+            .arg(format!("--metrics-bind-address=127.0.0.1:{metrics}"))
+            .args(extra_args)
+            .env("KUBECONFIG", kubeconfig)
+            .env("NO_COLOR", "1");
+        for module in modules {
+            command.arg("--module").arg(module);
+        }
+        let process = Process::spawn("operator host", &mut command, &folder.join("host.log"))?;
+        Ok(Self { process, health, metrics, _folder: folder })
+    }
+
+    /// Waits until `/readyz` answers 200.
+    ///
+    /// # Errors
+    /// When the host ends first, or is not ready after a minute; the message carries the end of its log.
+    pub async fn wait_ready(&mut self) -> crate::Result<()> {
+        let client = self.health_client()?;
+        let began = Instant::now();
+        loop {
+            let answer = client.text("/readyz").await;
+            if answer.is_ok() {
+                return Ok(());
+            }
+            if let Some(status) = self.process.exited() {
+                bail!("operator host ended ({status}):\n{}", self.process.tail(40));
+            }
+            if began.elapsed() > READY {
+                let instead = answer.map_or_else(|error| error.to_string(), |_| String::new());
+                bail!("operator host is not ready after {READY:?}: {instead}\n{}", self.process.tail(40));
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Asks its health port, such as `/healthz` or `/readyz?verbose`.
+    ///
+    /// # Errors
+    /// When it does not answer 200.
+    pub async fn health(&self, path: &str) -> crate::Result<String> {
+        Ok(self.health_client()?.text(path).await?)
+    }
+
+    /// What `/metrics` says.
+    ///
+    /// # Errors
+    /// When it does not answer 200.
+    pub async fn metrics(&self) -> crate::Result<String> {
+        let client = Client::new(&format!("http://127.0.0.1:{}", self.metrics), None, None, "operator-e2e")?;
+        Ok(client.text("/metrics").await?)
+    }
+
+    fn health_client(&self) -> crate::Result<Client> {
+        Client::new(&format!("http://127.0.0.1:{}", self.health), None, None, "operator-e2e")
+    }
+
+    /// Asks it to stop (SIGTERM) and waits until it has.
+    ///
+    /// # Errors
+    /// When it still runs after a minute.
+    pub async fn sigterm(&mut self) -> crate::Result<ExitStatus> {
+        self.process.signal(Signal::TERM);
+        self.process.wait(DRAIN).await
+    }
+
+    /// Sends it any signal.
+    pub fn signal(&mut self, signal: Signal) {
+        self.process.signal(signal);
+    }
+
+    /// Kills it without warning (SIGKILL) and waits until it is gone.
+    pub fn kill9(&mut self) {
+        self.process.kill();
+    }
+
+    /// How it ended, if it has.
+    pub fn exited(&mut self) -> Option<ExitStatus> {
+        self.process.exited()
+    }
+
+    /// Waits until it has ended by itself.
+    ///
+    /// # Errors
+    /// When it still runs at the deadline.
+    pub async fn wait_exit(&mut self, deadline: Duration) -> crate::Result<ExitStatus> {
+        self.process.wait(deadline).await
+    }
+
+    /// All of its log so far, stdout and stderr.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+
+    /// Whether its log contains this text.
+    #[must_use]
+    pub fn log_contains(&self, text: &str) -> bool {
+        self.log().contains(text)
+    }
+
+    /// Waits until its log contains this text.
+    ///
+    /// # Panics
+    /// At the deadline, with the end of the log.
+    pub async fn wait_log(&self, text: &str, deadline: Duration) {
+        let what = format!("the host's log contains {text:?}");
+        eventually(&what, deadline, || async {
+            if self.log_contains(text) { Ok(()) } else { Err(self.process.tail(20)) }
+        })
+        .await;
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Resident memory in bytes, shared pages counted whole.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn rss(&self) -> crate::Result<u64> {
+        self.memory("status", "VmRSS:")
+    }
+
+    /// Resident memory in bytes, shared pages counted by share.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn pss(&self) -> crate::Result<u64> {
+        self.memory("smaps_rollup", "Pss:")
+    }
+
+    /// CPU time used until now, in user and system mode, of the host alone and not of processes that it started.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn cpu(&self) -> crate::Result<Duration> {
+        let stat = self.proc_file("stat")?;
+        // The name in parentheses may hold anything; the fields are counted after it, from state = 3.
+        let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+        let field = |number: usize| fields.split_whitespace().nth(number - 3)?.parse::<u64>().ok();
+        let ticks = field(14).zip(field(15)).map(|(user, system)| user + system);
+        let millis = ticks.context("/proc shows no CPU time")? * 1000;
+        Ok(Duration::from_millis(millis / rustix::param::clock_ticks_per_second().max(1)))
+    }
+
+    fn memory(&self, file: &str, field: &str) -> crate::Result<u64> {
+        let text = self.proc_file(file)?;
+        let line = text.lines().find_map(|line| line.strip_prefix(field));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        Ok(kib.with_context(|| format!("/proc shows no {field}"))? * 1024)
+    }
+
+    fn proc_file(&self, name: &str) -> crate::Result<String> {
+        let path = format!("/proc/{}/{name}", self.pid());
+        fs::read_to_string(&path).with_context(|| format!("cannot read {path}: has the host ended?"))
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("operator host (pid {}) said last:\n{}", self.pid(), self.process.tail(60));
+        }
+    }
+}
+
+/// Runs `operator` with these arguments to its end, for example a subcommand that needs no cluster.
+///
+/// # Errors
+/// When the program isn't built or can't be started.
+pub async fn operator(args: &[&str], kubeconfig: Option<&Path>) -> crate::Result<Output> {
+    let mut command = tokio::process::Command::new(operator_bin()?);
+    command.args(args).env("NO_COLOR", "1").kill_on_drop(true);
+    if let Some(kubeconfig) = kubeconfig {
+        command.env("KUBECONFIG", kubeconfig);
+    }
+    let output = command.output().await.context("cannot run operator")?;
+    Ok(Output::from_std(&output))
+}
+
+/// The program under test: `OPERATOR_BIN`, else the newer of the release and the debug build beside this test.
+///
+/// # Errors
+/// When there is none.
+pub fn operator_bin() -> crate::Result<PathBuf> {
+    if let Some(path) = std::env::var_os("OPERATOR_BIN").map(PathBuf::from) {
+        ensure!(path.is_file(), "OPERATOR_BIN={} is no file", path.display());
+        return Ok(path);
+    }
+    let target = crate::modules::target_folder()?;
+    let built = ["release", "debug"].map(|profile| target.join(profile).join("operator"));
+    let age = |path: &PathBuf| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
+    built.into_iter().filter(|path| path.is_file()).max_by_key(age).with_context(|| {
+        format!(
+            "no operator in {}: build it (cargo build --release --bin operator) or name it in OPERATOR_BIN",
+            target.display()
+        )
+    })
+}

@@ -162,3 +162,44 @@ fn a_document_without_the_type_has_no_schema_and_no_document_is_an_error() {
     assert!(of(r#"{"components":{"schemas":{"a":{}}}}"#).is_ok_and(|schema| schema.is_none()));
     assert!(of("404 page not found").is_err());
 }
+
+/// The paths that a schema calls atomic in an object, not looking below one.
+fn atomic_in(schema: &Schema, value: &Value, path: &Path<'_>, pointer: &str, found: &mut Vec<String>) {
+    if schema.is_atomic(path, value) {
+        found.push(pointer.to_owned());
+        return;
+    }
+    for (name, below) in value.as_object().into_iter().flatten() {
+        atomic_in(schema, below, &path.field(name), &format!("{pointer}/{name}"), found);
+    }
+    for (index, below) in value.as_array().into_iter().flatten().enumerate() {
+        atomic_in(schema, below, &path.item(index), &format!("{pointer}/{index}"), found);
+    }
+}
+
+#[test]
+fn the_published_documents_say_what_was_recorded_to_be_atomic() {
+    let data = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let mut checked = 0;
+    for folder in ["keep", "keep_limits"] {
+        for file in std::fs::read_dir(data.join(folder)).expect("the vectors") {
+            let text = std::fs::read(file.expect("a file").path()).expect("a readable file");
+            let case: Value = serde_json::from_slice(&text).expect("JSON");
+            let (version, kind) = (case["desired"]["apiVersion"].as_str(), case["desired"]["kind"].as_str());
+            let type_ref = TypeRef::new(version.expect("a version"), kind.expect("a kind"));
+            let document = data.join("openapi").join(format!("{}.json", type_ref.api_version.replace('/', "_")));
+            // The custom types of the vectors have none.
+            let Ok(document) = std::fs::read(document) else { continue };
+            let schema = Schema::parse(&document, &type_ref).expect("a document").expect("the type");
+            let mut found = vec!["/metadata/ownerReferences/0".to_owned()];
+            atomic_in(&schema, &case["desired"], &Path::Root, "", &mut found);
+            found.sort();
+            let mut recorded: Vec<_> =
+                case["atomic"].as_array().expect("paths").iter().filter_map(Value::as_str).collect();
+            recorded.sort_unstable();
+            assert_eq!(found, recorded, "{}", case["name"]);
+            checked += 1;
+        }
+    }
+    assert!(checked > 100, "documents are missing: {checked}");
+}

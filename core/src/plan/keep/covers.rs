@@ -30,7 +30,10 @@ pub(super) fn object(
     let cover = Cover { published };
     let fields = &desired.value;
     let never_owned = |name: &str| matches!(name, "apiVersion" | "kind");
-    let known = |element: &Element<'_>| matches!(element, Element::Field(name) if !never_owned(name) && fields.contains_key(&**name));
+    let known = |element: &Element<'_>| match element {
+        Element::Field(name) => !never_owned(name) && fields.contains_key(&**name),
+        _ => false,
+    };
     if !owned.children.iter().all(|(element, _)| known(element)) {
         return Ok(false);
     }

@@ -23,8 +23,10 @@ const KEEP: &str = "OPERATOR_E2E_KEEP";
 const WATCHDOG: &str = r#"
 trap '' INT TERM HUP
 cat >/dev/null
-for _ in 1 2 3 4 5 6 7 8 9 10; do
-    marked=$(grep -lzsxF "$1" /proc/[0-9]*/environ) || break
+for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    # Its exit status tells nothing: a process that ended in between counts as an error.
+    marked=$(grep -lzsxF "$1" /proc/[0-9]*/environ)
+    [ -n "$marked" ] || break
     for environ in $marked; do
         pid=${environ#/proc/}
         kill -9 "${pid%/environ}" 2>/dev/null

@@ -1,10 +1,13 @@
 //! The harness itself, shown on a real API server: what other tests build on.
 
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use operator_e2e::client::{CONFIG_MAPS, DEPLOYMENTS, PODS, SECRETS};
 use operator_e2e::{Client, Cluster, Fault, Mark, Match, Result, eventually};
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::Command;
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -286,5 +289,39 @@ async fn nothing_outlives_a_cluster() -> Result<()> {
         assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "{name} still runs");
     }
     assert!(!folder.exists());
+    Ok(())
+}
+
+/// Processes that a harness process with this id started.
+fn started_by(owner: u32) -> Vec<String> {
+    let mark = format!("OPERATOR_E2E_OWNER={owner}-");
+    let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let environments = processes.filter_map(|process| {
+        let environment = std::fs::read(process.path().join("environ")).ok()?;
+        String::from_utf8_lossy(&environment).split('\0').find(|pair| pair.starts_with(&mark)).map(str::to_owned)
+    });
+    environments.collect()
+}
+
+#[tokio::test]
+async fn nothing_outlives_a_process_that_is_killed() -> Result<()> {
+    let mut harness = Command::new(env!("CARGO_BIN_EXE_cluster"))
+        .arg("--bare")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()?;
+    let owner = harness.id().expect("it runs");
+    let stdout = harness.stdout.take().expect("a pipe");
+    let line = BufReader::new(stdout).lines().next_line().await?.expect("a line once it is ready");
+    let kubeconfig = line.strip_prefix("export KUBECONFIG=").expect("the kubeconfig");
+    assert!(std::path::Path::new(kubeconfig).exists());
+    assert_eq!(started_by(owner).len(), 2);
+
+    harness.kill().await?;
+    eventually("all that it started is gone, files too", SOON, || async {
+        started_by(owner).is_empty() && !std::path::Path::new(kubeconfig).exists()
+    })
+    .await;
     Ok(())
 }

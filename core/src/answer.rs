@@ -1,8 +1,9 @@
 //! What an API server's answer means: code, headers and body in, one [`Class`] and one message out.
 //!
-//! The code alone never decides: a 500 is also a bad quantity or a dead webhook, a 403 also a full quota or a namespace that
-//! is being deleted, a 409 also another object's conflict. One table ([`classify`]) looks at code, reason, causes, the kind that the
-//! answer speaks of, and text; it is tested on answers recorded from a real server (`tests/data/errors`).
+//! The code alone never decides: a 500 is also a bad quantity or a dead webhook, a 403 also a full quota or a namespace
+//! that is being deleted, a 409 also another object's conflict. One table ([`classify`]) looks at code, reason, causes,
+//! the kind that the answer speaks of, and text; it is tested on answers recorded from a real server
+//! (`tests/data/errors`).
 
 mod classify;
 mod foreign;

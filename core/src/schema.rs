@@ -1,8 +1,8 @@
 //! What the API server publishes of one type, reduced to what the host asks.
 //!
 //! In: an OpenAPI v3 document of one group and version (`/openapi/v3/apis/apps/v1`). Out: a [`Schema`] that says which
-//! values of an object are atomic to server-side apply, and which fields of a status the server would prune. Descriptions,
-//! formats and validation are dropped; what the type does not reach is not even parsed.
+//! values of an object are atomic to server-side apply, and which fields of a status the server would prune.
+//! Descriptions, formats and validation are dropped; what the type does not reach is not even parsed.
 
 mod document;
 

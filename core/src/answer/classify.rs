@@ -1,11 +1,11 @@
-//! The one table of what answers mean. Texts are those of Kubernetes 1.36; where one is missing in an older or newer server
-//! the answer falls back to what its code says.
+//! The one table of what answers mean. Texts are those of Kubernetes 1.36; where one is missing in an older or newer
+//! server the answer falls back to what its code says.
 
 use super::{Answer, Cause, Class, Request, Verb};
 use crate::breaker::Signal;
 
-/// In the messages of validation, for fields that can't be changed: `field is immutable`, `spec is immutable after creation`
-/// and CRDs' own rules; addresses of Services; `roleRef`; specs of StatefulSets; specs of Pods.
+/// In the messages of validation, for fields that can't be changed: `field is immutable`, `spec is immutable after
+/// creation` and CRDs' own rules; addresses of Services; `roleRef`; specs of StatefulSets; specs of Pods.
 const IMMUTABLE: [&str; 5] = [
     "immutable",
     "may not change once set",
@@ -55,8 +55,8 @@ pub fn classify(answer: &Answer, request: &Request<'_>) -> Class {
     }
 }
 
-/// What an answer says of the API server as a whole. A 500 or 429 that a webhook, a patch, a conversion or a budget explains
-/// says nothing against it, and neither does a version of ours that it does not have yet.
+/// What an answer says of the API server as a whole. A 500 or 429 that a webhook, a patch, a conversion or a budget
+/// explains says nothing against it, and neither does a version of ours that it does not have yet.
 pub fn signal(answer: &Answer, request: &Request<'_>) -> Signal {
     match answer.code {
         429 if !says(answer, &[DENIED]) && !says(answer, &OWN_429) => {

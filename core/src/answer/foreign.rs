@@ -1,15 +1,15 @@
 //! What somebody else put into a child, so that no apply of ours can be valid beside it.
 //!
-//! An apply leaves what others own in place: a second member of a union, a port of the same name. Validation then names a
-//! field of the merged object; what of the live object lies there and is not ours is what has to go.
+//! An apply leaves what others own in place: a second member of a union, a port of the same name. Validation then names
+//! a field of the merged object; what of the live object lies there and is not ours is what has to go.
 
 use serde_json::Value;
 
 use super::Answer;
 use crate::object::{Element, Fields, Stored};
 
-/// The values at the fields that a 422 names which the live object has and our manager does not own, as paths with indices of
-/// the live object. Empty where our own fields are to blame.
+/// The values at the fields that a 422 names which the live object has and our manager does not own, as paths with
+/// indices of the live object. Empty where our own fields are to blame.
 pub fn foreign_elements(answer: &Answer, live: &Stored, manager: &str) -> Vec<String> {
     let Ok(object) = serde_json::from_str::<Value>(&live.json) else { return Vec::new() };
     let owned = live.owned.applied(manager).and_then(|set| set.fields().ok()).unwrap_or_default();
@@ -47,7 +47,8 @@ fn collect(value: &Value, owned: &Fields<'_>, steps: &[Step<'_>], path: &mut Str
                 visit(below, owned.child(&Element::Field((*name).into())), &format!(".{name}"));
             }
         }
-        // The index is one of the merged list, in which ours has its place too: any element of the live list may be meant.
+        // The index is one of the merged list, in which ours has its place too: any element of the live list may be
+        // meant.
         (Step::Item, Value::Array(items)) if !owned.is_leaf() => {
             for (index, item) in items.iter().enumerate() {
                 visit(item, element(owned, item), &format!("[{index}]"));

@@ -1,5 +1,5 @@
-//! What a user reads of an answer. The same trouble gives the same words: counters, versions and ports of connections are
-//! left out, so that a condition is not written again for them.
+//! What a user reads of an answer. The same trouble gives the same words: counters, versions and ports of connections
+//! are left out, so that a condition is not written again for them.
 
 use super::{Answer, Cause, Class, Request};
 

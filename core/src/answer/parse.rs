@@ -12,8 +12,9 @@ use super::{Answer, Cause, Details};
 const TEXT_MAX: usize = 1024;
 
 impl Answer {
-    /// Reads an answer, or the `Status` of an `ERROR` event in a watch that was answered with 200. Header names are compared
-    /// without case. Never fails: what is no `Status` is taken as text, as a proxy or a server's time-out may write it.
+    /// Reads an answer, or the `Status` of an `ERROR` event in a watch that was answered with 200. Header names are
+    /// compared without case. Never fails: what is no `Status` is taken as text, as a proxy or a server's time-out may
+    /// write it.
     pub fn parse<'h>(code: u16, headers: impl IntoIterator<Item = (&'h str, &'h str)>, body: &[u8]) -> Self {
         let mut answer = Self { code, empty: body.is_empty(), ..Self::default() };
         for (name, value) in headers {

@@ -1,7 +1,8 @@
 //! The tree of a `fieldsV1`: which fields of an object a manager owns.
 //!
-//! Keys say what they are by a prefix (structured-merge-diff `fieldpath/serialize-pe.go`): `f:` a field of a struct or map,
-//! `k:` an element of a keyed list, `v:` a member of a set, `i:` an index. `.` marks that the node itself is owned.
+//! Keys say what they are by a prefix (structured-merge-diff `fieldpath/serialize-pe.go`): `f:` a field of a struct or
+//! map, `k:` an element of a keyed list, `v:` a member of a set, `i:` an index. `.` marks that the node itself is
+//! owned.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -92,8 +92,8 @@ pub enum Refusal {
         /// Of the field.
         path: String,
     },
-    /// An element without fields, in a list whose elements go by key fields: the server makes it of defaults and deletes
-    /// it at the next, equal apply.
+    /// An element without fields, in a list whose elements go by key fields: the server makes it of defaults and
+    /// deletes it at the next, equal apply.
     #[error("{path}: an element of a keyed list needs at least one of its fields")]
     EmptyElement {
         /// Of the element.
@@ -130,8 +130,8 @@ impl Desired {
         Ok(Self { type_ref, name, value: object, hash })
     }
 
-    /// The refusal that takes the published schema to tell: see [`Refusal::EmptyElement`]. Elements of atomic lists, as in
-    /// a NetworkPolicy's `ingress: [{}]`, may be empty.
+    /// The refusal that takes the published schema to tell: see [`Refusal::EmptyElement`]. Elements of atomic lists, as
+    /// in a NetworkPolicy's `ingress: [{}]`, may be empty.
     ///
     /// # Errors
     /// [`NeedsSchema`] where there is such an element and the schema is not loaded.

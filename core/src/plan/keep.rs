@@ -1,10 +1,10 @@
 //! Whether a live object already is the desired one, so that nothing needs to be written.
 //!
 //! In: a [`Desired`], the live object with what our manager owns of it, and what the API server publishes of the type.
-//! Out: a [`Verdict`]. The live annotation must hold the desired hash, and our owned set must stand for the desired object,
-//! no less and no more: what another manager changed or removed has left our set, while what the server, a webhook or a
-//! quantity's normalisation rewrote on the way in has not. Values are not compared, but for the order of lists in which
-//! order means something.
+//! Out: a [`Verdict`]. The live annotation must hold the desired hash, and our owned set must stand for the desired
+//! object, no less and no more: what another manager changed or removed has left our set, while what the server, a
+//! webhook or a quantity's normalisation rewrote on the way in has not. Values are not compared, but for the order of
+//! lists in which order means something.
 //!
 //! What can't be seen: writes under our own manager's name, forged `managedFields`, and a rewrite by admission that
 //! outlived its cause (`tests/data/keep_limits`, rule `none`).
@@ -40,8 +40,8 @@ pub enum Drift {
     Order,
 }
 
-/// Whether the live object already is the desired one. `applied` is our set after our last apply of this very wish, where
-/// this process made it: a set that is still the same needs no look at its paths.
+/// Whether the live object already is the desired one. `applied` is our set after our last apply of this very wish,
+/// where this process made it: a set that is still the same needs no look at its paths.
 ///
 /// # Errors
 /// [`NeedsSchema`] where only the published schema can tell and `published` is [`Published::NotLoaded`].

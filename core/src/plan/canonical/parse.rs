@@ -13,8 +13,8 @@ use crate::path::Path;
 /// Integers of this size and more are no 64-bit integers.
 const INTEGER_END: f64 = 9_223_372_036_854_775_808.0;
 
-/// One JSON value without duplicate keys, without nulls and empty `creationTimestamp`s in objects, and with every number
-/// that is an integer written as one.
+/// One JSON value without duplicate keys, without nulls and empty `creationTimestamp`s in objects, and with every
+/// number that is an integer written as one.
 pub(crate) fn strict(text: &str) -> Result<Value, Refusal> {
     let reader = Reader { text, refusal: RefCell::new(None) };
     let mut deserializer = serde_json::Deserializer::from_str(text);

@@ -1,9 +1,9 @@
 //! Does an owned set stand for a desired object, no less and no more?
 //!
 //! A field of a map is owned by its name, an element of a keyed list by its key fields, a member of a set by its value;
-//! an atomic value is owned whole. Two things look alike in a set, and only the schema tells: a bare `{}` is an atomic value,
-//! an empty map, or what lost all below it; and of an empty list nothing is recorded, unless it is atomic. Where nothing is
-//! published, the set counts as whole.
+//! an atomic value is owned whole. Two things look alike in a set, and only the schema tells: a bare `{}` is an atomic
+//! value, an empty map, or what lost all below it; and of an empty list nothing is recorded, unless it is atomic. Where
+//! nothing is published, the set counts as whole.
 
 use std::collections::HashSet;
 
@@ -72,8 +72,8 @@ impl Cover<'_> {
         }
     }
 
-    /// Whether a bare `{}` stands for a value: a scalar, an empty or an atomic one; or what never left a mark. Otherwise all
-    /// below it was lost.
+    /// Whether a bare `{}` stands for a value: a scalar, an empty or an atomic one; or what never left a mark.
+    /// Otherwise all below it was lost.
     fn leaf(&self, want: &Value, path: &Path<'_>) -> Result<bool, NeedsSchema> {
         if is_scalar_or_empty(want) || self.published.is_atomic(path, want)?.unwrap_or(true) {
             return Ok(true);

@@ -22,26 +22,23 @@ const DRAIN: Duration = Duration::from_secs(60);
 pub struct Host {
     process: Process,
     health: Port,
-    metrics: Port,
     _folder: Folder,
 }
 
 impl Host {
     /// Starts `operator host` with these modules against the cluster of the kubeconfig.
     ///
-    /// Its health and metrics ports and, unless the arguments name one, its cache of compiled modules are its own.
+    /// Its health port is its own; the environment is the test's, with `KUBECONFIG` set.
     ///
     /// # Errors
     /// When the program isn't built or can't be started.
     pub fn spawn(kubeconfig: &Path, modules: &[&Path], extra_args: &[&str]) -> crate::Result<Self> {
         let folder = Folder::new("host")?;
         let health = Port::free()?;
-        let metrics = Port::free()?;
         let mut command = Command::new(operator_bin()?);
         command
             .arg("host")
             .arg(format!("--health-probe-bind-address=127.0.0.1:{health}"))
-            .arg(format!("--metrics-bind-address=127.0.0.1:{metrics}"))
             .args(extra_args)
             .env("KUBECONFIG", kubeconfig)
             .env("NO_COLOR", "1");
@@ -49,7 +46,7 @@ impl Host {
             command.arg("--module").arg(module);
         }
         let process = Process::spawn("operator host", &mut command, &folder.join("host.log"))?;
-        Ok(Self { process, health, metrics, _folder: folder })
+        Ok(Self { process, health, _folder: folder })
     }
 
     /// Waits until `/readyz` answers 200.
@@ -81,15 +78,6 @@ impl Host {
     /// When it does not answer 200.
     pub async fn health(&self, path: &str) -> crate::Result<String> {
         Ok(self.health_client()?.text(path).await?)
-    }
-
-    /// What `/metrics` says.
-    ///
-    /// # Errors
-    /// When it does not answer 200.
-    pub async fn metrics(&self) -> crate::Result<String> {
-        let client = Client::new(&format!("http://127.0.0.1:{}", self.metrics), None, None, "operator-e2e")?;
-        Ok(client.text("/metrics").await?)
     }
 
     fn health_client(&self) -> crate::Result<Client> {

@@ -6,8 +6,9 @@ use std::process::Stdio;
 use anyhow::{Context as _, ensure};
 
 const TARGET: &str = "wasm32-unknown-unknown";
+const PROFILE: &str = "guest";
 
-/// Builds a guest package of the workspace for Wasm and returns the module's file.
+/// Builds a guest package of the workspace, such as `webapp`, for Wasm and returns the module's file.
 ///
 /// # Errors
 /// When it does not build.
@@ -17,7 +18,7 @@ pub async fn build(package: &str) -> crate::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = tokio::process::Command::new(cargo)
         .current_dir(&workspace)
-        .args(["build", "--release", "--quiet", "--target", TARGET, "-p", package])
+        .args(["build", "--profile", PROFILE, "--quiet", "--target", TARGET, "-p", package])
         .arg("--target-dir")
         .arg(&target)
         .stdin(Stdio::null())
@@ -26,7 +27,7 @@ pub async fn build(package: &str) -> crate::Result<PathBuf> {
         .await
         .context("cannot run cargo")?;
     ensure!(status.success(), "{package} did not build for {TARGET}: {status}");
-    let file = target.join(TARGET).join("release").join(format!("{}.wasm", package.replace('-', "_")));
+    let file = target.join(TARGET).join(PROFILE).join(format!("{}.wasm", package.replace('-', "_")));
     ensure!(file.is_file(), "{package} built no {}", file.display());
     Ok(file)
 }

@@ -1,0 +1,241 @@
+//! From the API server to the object tables: one task a watch, one table a type.
+//!
+//! In come the types that modules need; out come tables to read from, [`Sink::changed`] for every change that may matter to a key, and the
+//! state of each type, without which no key may run. Decisions are the core's ([`operator_core::reflector`], [`operator_core::table`]); here
+//! are the connections, the locks and the tasks. The host's own writes and single reads pass through here too, because their answers enter
+//! the tables at once.
+
+mod names;
+mod request;
+mod run;
+mod state;
+mod vanished;
+mod write;
+
+pub use state::TypeState;
+
+use crate::api::ApiServer;
+use crate::api::discovery::{Discovery, Resource};
+use operator_core::contract::{ObjectName, TypeRef};
+use operator_core::object::{Decoder, Stored};
+use operator_core::table::{Change, Effects, Lookup, Origin, Scope, Table, WatchId};
+use state::Standing;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+/// Who writes: the key of a pass, so that its own writes do not wake it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Author {
+    /// Index of the operator.
+    pub operator: usize,
+    /// The primary.
+    pub name: ObjectName,
+}
+
+/// Where changes go.
+pub trait Sink: Send + Sync {
+    /// An object changed. `author` made the change by its own write and need not be woken; None: somebody else did.
+    fn changed(&self, type_ref: &TypeRef, change: &Change, author: Option<&Author>);
+    /// [`Watches::state`] of a type changed.
+    fn state_changed(&self, type_ref: &TypeRef);
+    /// The server ended a watch before its time: the type's definition may have changed.
+    fn definition_may_have_changed(&self, type_ref: &TypeRef);
+}
+
+/// A type that a module needs, and which of its objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// The type.
+    pub type_ref: TypeRef,
+    /// Empty: everywhere.
+    pub namespaces: Vec<String>,
+    /// Only what carries the installation's label: children. Else all: primaries.
+    pub labelled: bool,
+}
+
+/// All watches and tables of one API server.
+pub struct Watches(Arc<Shared>);
+
+struct Shared {
+    handle: Handle,
+    api: Arc<ApiServer>,
+    discovery: Discovery,
+    decoder: Decoder,
+    installation: Arc<str>,
+    sink: OnceLock<Arc<dyn Sink>>,
+    types: RwLock<HashMap<TypeRef, Arc<WatchedType>>>,
+    names: Mutex<HashMap<(TypeRef, ObjectName), WatchId>>,
+    stop: CancellationToken,
+    /// Reads that ask what became of vanished children.
+    questions: Semaphore,
+}
+
+/// How many vanished children are asked for at a time.
+const QUESTIONS: usize = 8;
+
+/// One type: its table and the watches that fill it.
+struct WatchedType {
+    type_ref: TypeRef,
+    table: RwLock<Table>,
+    watches: Mutex<HashMap<WatchId, Running>>,
+}
+
+struct Running {
+    scope: Scope,
+    standing: Standing,
+    /// The server went back in time: list anew.
+    relist: Arc<Notify>,
+    stop: CancellationToken,
+}
+
+impl Watches {
+    /// Tables without watches. `managers` are the field managers of which the tables keep what they own.
+    pub fn new<M: Into<Arc<str>>>(
+        handle: Handle,
+        api: Arc<ApiServer>,
+        installation: &str,
+        managers: impl IntoIterator<Item = M>,
+    ) -> Self {
+        Self(Arc::new(Shared {
+            handle,
+            api,
+            discovery: Discovery::default(),
+            decoder: Decoder::new(managers),
+            installation: installation.into(),
+            sink: OnceLock::new(),
+            types: RwLock::default(),
+            names: Mutex::default(),
+            stop: CancellationToken::new(),
+            questions: Semaphore::new(QUESTIONS),
+        }))
+    }
+
+    /// Starts watching what modules need; types and scopes that several need are watched once. To be called once: what changes before has
+    /// no sink.
+    pub fn start(&self, needs: &[Need], sink: Arc<dyn Sink>) {
+        // Err: it was called before; the first sink stays.
+        let _ = self.0.sink.set(sink);
+        for need in needs {
+            let watched = self.0.watched_or_new(&need.type_ref);
+            let everywhere = need.namespaces.is_empty().then_some(None);
+            let namespaces = need.namespaces.iter().map(|namespace| Some(Arc::from(namespace.as_str())));
+            for namespace in everywhere.into_iter().chain(namespaces) {
+                self.0.join(&watched, &Scope { namespace, name: None, selected: need.labelled });
+            }
+        }
+    }
+
+    /// Ends every watch. The tables stay readable.
+    pub fn stop(&self) {
+        self.0.stop.cancel();
+    }
+
+    /// How a type stands, over all of its watches but those of single names.
+    pub fn state(&self, type_ref: &TypeRef) -> TypeState {
+        self.0.watched(type_ref).map_or(TypeState::Syncing, |watched| watched.state())
+    }
+
+    /// How a type is served, as far as a watch of it found out.
+    pub fn resource(&self, type_ref: &TypeRef) -> Option<Arc<Resource>> {
+        self.0.discovery.known(type_ref)
+    }
+
+    /// What a name stands for.
+    pub fn lookup(&self, type_ref: &TypeRef, name: &ObjectName) -> Lookup {
+        self.0.watched(type_ref).map_or(Lookup::Absent, |watched| watched.read().lookup(name))
+    }
+
+    /// The readable objects of a type that this object controls, sorted by name.
+    pub fn children(&self, type_ref: &TypeRef, owner_uid: &str) -> Vec<Arc<Stored>> {
+        self.0.watched(type_ref).map(|watched| watched.read().children(owner_uid)).unwrap_or_default()
+    }
+
+    /// Whether a write of this object was lost, so that the next pass has to [`Watches::read`] it.
+    pub fn is_doubtful(&self, type_ref: &TypeRef, name: &ObjectName) -> bool {
+        self.0.watched(type_ref).is_some_and(|watched| watched.read().is_doubtful(name))
+    }
+
+    /// The names of all primaries of a type, in no order; unreadable ones too.
+    pub fn primaries(&self, type_ref: &TypeRef) -> Vec<ObjectName> {
+        let Some(watched) = self.0.watched(type_ref) else { return Vec::new() };
+        let ids: Vec<WatchId> = {
+            let running = watched.running();
+            let all = running.iter().filter(|(_, watch)| !watch.scope.selected && watch.scope.name.is_none());
+            all.map(|(id, _)| *id).collect()
+        };
+        let table = watched.read();
+        ids.into_iter().flat_map(|id| table.names(id).cloned().collect::<Vec<_>>()).collect()
+    }
+}
+
+impl Shared {
+    fn watched(&self, type_ref: &TypeRef) -> Option<Arc<WatchedType>> {
+        self.types.read().unwrap_or_else(PoisonError::into_inner).get(type_ref).cloned()
+    }
+
+    fn watched_or_new(&self, type_ref: &TypeRef) -> Arc<WatchedType> {
+        let mut types = self.types.write().unwrap_or_else(PoisonError::into_inner);
+        let new = || {
+            Arc::new(WatchedType {
+                type_ref: type_ref.clone(),
+                table: RwLock::new(Table::new(self.installation.clone())),
+                watches: Mutex::default(),
+            })
+        };
+        Arc::clone(types.entry(type_ref.clone()).or_insert_with(new))
+    }
+
+    /// Joins the watch of a scope, and starts it if nobody did before.
+    fn join(self: &Arc<Self>, watched: &Arc<WatchedType>, scope: &Scope) -> WatchId {
+        let (id, is_new) = watched.write().join_watch(scope);
+        if is_new {
+            let relist = Arc::new(Notify::new());
+            let stop = self.stop.child_token();
+            let running = Running {
+                scope: scope.clone(),
+                standing: Standing::new(),
+                relist: Arc::clone(&relist),
+                stop: stop.clone(),
+            };
+            watched.running().insert(id, running);
+            let task = run::Task::new(Arc::clone(self), Arc::clone(watched), id, scope.clone(), relist);
+            self.handle.spawn(async move { stop.run_until_cancelled(task.run()).await });
+        }
+        id
+    }
+
+    /// Passes on what a table said.
+    fn dispatch(self: &Arc<Self>, watched: &Arc<WatchedType>, effects: Effects, author: Option<&Author>) {
+        if let Some(sink) = self.sink.get() {
+            for change in &effects.changes {
+                let author = author.filter(|_| change.origin == Origin::OwnWrite);
+                sink.changed(&watched.type_ref, change, author);
+            }
+        }
+        for vanished in effects.vanished {
+            vanished::ask(Arc::clone(self), Arc::clone(watched), vanished);
+        }
+    }
+}
+
+impl WatchedType {
+    fn read(&self) -> RwLockReadGuard<'_, Table> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Table> {
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn running(&self) -> MutexGuard<'_, HashMap<WatchId, Running>> {
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn state(&self) -> TypeState {
+        let running = self.running();
+        state::combine(running.values().filter(|watch| watch.scope.name.is_none()).map(|watch| &watch.standing))
+    }
+}

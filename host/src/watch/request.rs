@@ -1,0 +1,72 @@
+//! The URL of a watch, and what an error means for it.
+
+use crate::api::ApiError;
+use crate::api::discovery::Resource;
+use operator_core::names;
+use operator_core::reflector::{Fault, Request};
+use operator_core::table::Scope;
+use std::fmt::Write as _;
+
+/// Path and query of a request for the objects that a scope selects.
+pub(super) fn path(resource: &Resource, scope: &Scope, installation: &str, request: &Request) -> String {
+    let mut path = resource.collection(scope.namespace.as_deref());
+    let label = scope.selected.then(|| format!("{}={installation}", names::INSTALLATION_LABEL));
+    let field = scope.name.as_ref().map(|name| format!("metadata.name={name}"));
+    let selectors = label.map(|label| ("labelSelector", label)).into_iter();
+    let selectors = selectors.chain(field.map(|field| ("fieldSelector", field)));
+    for (number, (name, value)) in request.parameters().into_iter().chain(selectors).enumerate() {
+        path.push(if number == 0 { '?' } else { '&' });
+        path.push_str(name);
+        path.push('=');
+        escape(&value, &mut path);
+    }
+    path
+}
+
+/// Percent-encodes what is not unreserved (RFC 3986).
+fn escape(text: &str, out: &mut String) {
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
+            // Writing to a String can't fail.
+            _ => _ = write!(out, "%{byte:02X}"),
+        }
+    }
+}
+
+/// What an error means for the watch.
+pub(super) fn fault(error: &ApiError) -> Fault {
+    match error {
+        ApiError::Answer(answer) => Fault::answer(answer),
+        ApiError::Transport { message, .. } => Fault::lost(message),
+        ApiError::TooLarge => Fault::unintelligible(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use operator_core::contract::{ObjectName, TypeRef};
+
+    #[test]
+    fn selectors_and_tokens_are_escaped() {
+        let resource = Resource {
+            type_ref: TypeRef::new("apps/v1", "Deployment"),
+            plural: "deployments".into(),
+            namespaced: true,
+            status: true,
+        };
+        let page = Request::List { not_older_than: None, limit: Some(500), page: Some("a+b/c=".into()) };
+        let scope = Scope { namespace: Some("shop".into()), name: None, selected: true };
+        assert_eq!(
+            path(&resource, &scope, "blue", &page),
+            "/apis/apps/v1/namespaces/shop/deployments?limit=500&continue=a%2Bb%2Fc%3D\
+             &labelSelector=operatorhost.dev%2Finstallation%3Dblue"
+        );
+        let whole = Request::List { not_older_than: None, limit: None, page: None };
+        assert_eq!(
+            path(&resource, &Scope::single(&ObjectName::new(None, "x")), "blue", &whole),
+            "/apis/apps/v1/deployments?fieldSelector=metadata.name%3Dx"
+        );
+    }
+}

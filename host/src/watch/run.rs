@@ -1,0 +1,262 @@
+//! One watch: asks its reflector what to do, does it, and puts what comes into the table.
+
+use super::{Shared, WatchedType, request};
+use crate::api::ApiError;
+use operator_core::contract::ObjectName;
+use operator_core::reflector::{Fault, Heard, Line, Reflector, Request, State, Step, parse_line, parse_page};
+use operator_core::table::{Change, Content, Effects, Lookup, Origin, Scope, WatchId};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::Notify;
+use tracing::{info, warn};
+
+pub(super) struct Task {
+    shared: Arc<Shared>,
+    watched: Arc<WatchedType>,
+    id: WatchId,
+    scope: Scope,
+    relist: Arc<Notify>,
+    reflector: Reflector,
+    has_listed: bool,
+}
+
+impl Task {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        watched: Arc<WatchedType>,
+        id: WatchId,
+        scope: Scope,
+        relist: Arc<Notify>,
+    ) -> Self {
+        Self { shared, watched, id, scope, relist, reflector: Reflector::new(fastrand::u64(..)), has_listed: false }
+    }
+
+    /// Runs until it is cancelled.
+    pub(super) async fn run(mut self) {
+        loop {
+            match self.reflector.next(Instant::now()) {
+                Step::Send(request) => self.send(request).await,
+                Step::Wait(until) => tokio::select! {
+                    () = tokio::time::sleep_until(until.into()) => {}
+                    () = self.relist.notified() => self.reflector.relist(),
+                },
+            }
+            self.publish();
+        }
+    }
+
+    async fn send(&mut self, request: Request) {
+        if let Some(consistent) = request.begins_list() {
+            self.watched.write().list_started(self.id, consistent);
+        }
+        let path = match self.path(&request).await {
+            Ok(path) => path,
+            Err(fault) => return self.reflector.failed(fault, Instant::now()),
+        };
+        if request.is_stream() {
+            self.stream(&path).await;
+        } else {
+            self.page(&path).await;
+        }
+        if self.reflector.ended_early()
+            && let Some(sink) = self.shared.sink.get()
+        {
+            sink.definition_may_have_changed(&self.watched.type_ref);
+        }
+    }
+
+    async fn path(&self, request: &Request) -> Result<String, Fault> {
+        let type_ref = &self.watched.type_ref;
+        match self.shared.discovery.resource(&self.shared.api, type_ref).await {
+            Ok(Some(resource)) => Ok(request::path(&resource, &self.scope, &self.shared.installation, request)),
+            Ok(None) => Err(Fault::absent(format!("the API server does not serve {type_ref}"))),
+            Err(error) => Err(request::fault(&error)),
+        }
+    }
+
+    fn failed(&mut self, error: &ApiError) {
+        if matches!(error, ApiError::Answer(answer) if answer.code == 404) {
+            self.shared.discovery.forget(&self.watched.type_ref);
+        }
+        self.reflector.failed(request::fault(error), Instant::now());
+    }
+
+    async fn stream(&mut self, path: &str) {
+        let mut lines = match self.shared.api.watch(path).await {
+            Ok(lines) => lines,
+            Err(error) => return self.failed(&error),
+        };
+        self.reflector.opened(Instant::now());
+        self.publish();
+        while let Some(silence_ends) = self.reflector.silence_ends() {
+            let line = tokio::select! {
+                biased;
+                line = lines.next() => line,
+                () = self.relist.notified() => return self.reflector.relist(),
+                () = tokio::time::sleep_until(silence_ends.into()) => {
+                    return self.reflector.silent(Instant::now());
+                }
+            };
+            match line {
+                None => return self.reflector.ended(Instant::now()),
+                Some(Err(error)) => return self.failed(&error),
+                Some(Ok(line)) => {
+                    if self.line(&line).is_break() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Break: the stream is of no more use.
+    fn line(&mut self, line: &[u8]) -> ControlFlow<()> {
+        let now = Instant::now();
+        match parse_line(line) {
+            Ok(Line::Upserted(text)) => {
+                let content = self.decode(text);
+                self.reflector.object(content.as_ref().and_then(Content::version), now);
+                if let Some(content) = content {
+                    let effects = self.watched.write().upserted(self.id, content, now);
+                    self.dispatch(effects);
+                }
+            }
+            Ok(Line::Deleted(text)) => {
+                let content = self.decode(text);
+                self.reflector.object(content.as_ref().and_then(Content::version), now);
+                if let Some(content) = content {
+                    let effects = self.watched.write().deleted(self.id, &content);
+                    self.dispatch(effects);
+                }
+            }
+            Ok(Line::Bookmark { version, ends_list }) => {
+                let heard = self.reflector.bookmark(version, ends_list, now);
+                self.heard(heard, now);
+            }
+            Ok(Line::Error(fault)) => {
+                self.reflector.failed(fault, now);
+                return ControlFlow::Break(());
+            }
+            Err(broken) => {
+                self.reflector.failed(Fault::unintelligible(broken.to_string()), now);
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    async fn page(&mut self, path: &str) {
+        let body = match self.shared.api.get(path).await {
+            Ok(body) => body,
+            Err(error) => return self.failed(&error),
+        };
+        let now = Instant::now();
+        let page = match parse_page(&body) {
+            Ok(page) => page,
+            Err(broken) => return self.reflector.failed(Fault::unintelligible(broken.to_string()), now),
+        };
+        for text in page.items {
+            if let Some(content) = self.decode(text) {
+                let effects = self.watched.write().upserted(self.id, content, now);
+                self.dispatch(effects);
+            }
+        }
+        let heard = self.reflector.page(page.version, page.next, now);
+        self.heard(heard, now);
+    }
+
+    fn heard(&mut self, heard: Heard, now: Instant) {
+        match heard {
+            Heard::Object | Heard::MorePages => {}
+            Heard::Progress(version) => self.watched.write().progressed(self.id, &version),
+            Heard::ListComplete(version) => {
+                let effects = self.watched.write().list_completed(self.id, &version, now);
+                if effects.new_epoch {
+                    self.relist_others();
+                }
+                self.dispatch(effects);
+                self.tell_of_a_free_name();
+                self.publish();
+            }
+        }
+    }
+
+    fn decode(&self, text: &str) -> Option<Content> {
+        let known = |name: &ObjectName| match self.watched.read().lookup(name) {
+            Lookup::Present(object) => Some(object),
+            Lookup::Absent | Lookup::Unreadable(_) => None,
+        };
+        let decoded = self.shared.decoder.decode_over(text.as_bytes(), &self.watched.type_ref, known);
+        match Content::from_decoded(decoded) {
+            Ok(content) => {
+                if let Content::Unreadable(object) = &content {
+                    let type_ref = &self.watched.type_ref;
+                    warn!(r#type = %type_ref, object = %object.name, reason = object.message, "an object can't be read: it is left alone");
+                }
+                Some(content)
+            }
+            Err(error) => {
+                warn!(r#type = %self.watched.type_ref, %error, "the API server sent an object that can't be identified");
+                None
+            }
+        }
+    }
+
+    fn dispatch(&self, effects: Effects) {
+        self.shared.dispatch(&self.watched, effects, None);
+    }
+
+    /// Who waits for a name that became free before its watch stood would never hear of it.
+    fn tell_of_a_free_name(&mut self) {
+        let is_first = !std::mem::replace(&mut self.has_listed, true);
+        let Some(name) = self.scope.name.clone().filter(|_| is_first) else { return };
+        let name = ObjectName { namespace: self.scope.namespace.clone(), name };
+        if matches!(self.watched.read().lookup(&name), Lookup::Absent) {
+            let change = Change { name, old: None, new: None, origin: Origin::Watch, initial: true };
+            self.dispatch(Effects { changes: vec![change], ..Effects::default() });
+        }
+    }
+
+    fn relist_others(&self) {
+        warn!(r#type = %self.watched.type_ref, "the API server went back in time: what was known of the type is replaced");
+        for (_, other) in self.watched.running().iter().filter(|(id, _)| **id != self.id) {
+            other.relist.notify_one();
+        }
+    }
+
+    /// Makes the reflector's state known.
+    fn publish(&self) {
+        let before = self.watched.state();
+        let is_new = match self.watched.running().get_mut(&self.id) {
+            Some(running) => running.standing.update(&self.reflector, Instant::now()),
+            None => return,
+        };
+        if is_new {
+            self.log();
+        }
+        if before != self.watched.state()
+            && let Some(sink) = self.shared.sink.get()
+        {
+            sink.state_changed(&self.watched.type_ref);
+        }
+    }
+
+    fn log(&self) {
+        let type_ref = &self.watched.type_ref;
+        let namespace = self.scope.namespace.as_deref().unwrap_or("all");
+        match self.reflector.state() {
+            State::Syncing => {}
+            State::Synced => info!(r#type = %type_ref, namespace, "watching"),
+            State::Absent { message } => {
+                warn!(r#type = %type_ref, reason = message, "the type is not served; trying again until it is");
+            }
+            State::Forbidden { message } => {
+                warn!(r#type = %type_ref, namespace, reason = message, "may not list and watch the type; trying again until it is allowed");
+            }
+            State::Failing { message } => {
+                warn!(r#type = %type_ref, namespace, reason = message, "the watch fails; trying again");
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! How a type stands: the states of its watches, taken together.
+
+use operator_core::reflector::{Reflector, State};
+use std::time::Instant;
+
+/// How a type stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TypeState {
+    /// Not all of its watches have given a first answer.
+    Syncing,
+    /// Its table may be acted upon. A server that can't be reached just now does not change that.
+    Synced,
+    /// The server does not serve it: what the table holds is not to be trusted.
+    Absent {
+        /// In the server's words.
+        message: String,
+        /// Since when.
+        since: Instant,
+        /// Whether it had been served before.
+        was_synced: bool,
+    },
+    /// We may not list or watch it: what the table holds is not to be trusted.
+    Forbidden {
+        /// In the server's words.
+        message: String,
+        /// Since when.
+        since: Instant,
+        /// Whether we had been allowed before.
+        was_synced: bool,
+    },
+}
+
+/// How one watch stands.
+#[derive(Debug)]
+pub(super) struct Standing {
+    state: State,
+    is_trusted: bool,
+    was_synced: bool,
+    /// Since when the type is away, in whichever way.
+    away_since: Option<Instant>,
+}
+
+impl Standing {
+    pub(super) fn new() -> Self {
+        Self { state: State::Syncing, is_trusted: false, was_synced: false, away_since: None }
+    }
+
+    /// Takes over what a reflector says; whether its state is another one than before.
+    pub(super) fn update(&mut self, reflector: &Reflector, now: Instant) -> bool {
+        self.is_trusted = reflector.is_trusted();
+        self.was_synced |= self.is_trusted;
+        match reflector.state() {
+            State::Absent { .. } | State::Forbidden { .. } => _ = self.away_since.get_or_insert(now),
+            State::Synced => self.away_since = None,
+            State::Syncing | State::Failing { .. } => {}
+        }
+        let is_new = self.state != *reflector.state();
+        if is_new {
+            self.state = reflector.state().clone();
+        }
+        is_new
+    }
+
+    /// None while it is being synced.
+    fn type_state(&self) -> TypeState {
+        let since = self.away_since;
+        let was_synced = self.was_synced;
+        match (&self.state, since) {
+            (State::Absent { message }, Some(since)) => {
+                TypeState::Absent { message: message.clone(), since, was_synced }
+            }
+            (State::Forbidden { message }, Some(since)) => {
+                TypeState::Forbidden { message: message.clone(), since, was_synced }
+            }
+            _ if self.is_trusted => TypeState::Synced,
+            _ => TypeState::Syncing,
+        }
+    }
+}
+
+/// The worst of them decides.
+pub(super) fn combine<'a>(standings: impl Iterator<Item = &'a Standing>) -> TypeState {
+    let rank = |state: &TypeState| match state {
+        TypeState::Absent { .. } => 3,
+        TypeState::Forbidden { .. } => 2,
+        TypeState::Syncing => 1,
+        TypeState::Synced => 0,
+    };
+    standings.map(Standing::type_state).max_by_key(rank).unwrap_or(TypeState::Syncing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use operator_core::object::ResourceVersion;
+    use operator_core::reflector::{Fault, Step};
+    use std::time::Duration;
+
+    fn synced(now: Instant) -> Reflector {
+        let mut reflector = Reflector::new(1);
+        assert!(matches!(reflector.next(now), Step::Send(_)));
+        let _ = reflector.bookmark(ResourceVersion::new("5"), true, now);
+        reflector
+    }
+
+    #[test]
+    fn a_type_is_synced_when_each_of_its_watches_is() {
+        let now = Instant::now();
+        let (mut one, mut other) = (Standing::new(), Standing::new());
+        one.update(&synced(now), now);
+        assert_eq!(combine([&one, &other].into_iter()), TypeState::Syncing);
+        other.update(&synced(now), now);
+        assert_eq!(combine([&one, &other].into_iter()), TypeState::Synced);
+    }
+
+    #[test]
+    fn a_type_that_went_away_says_since_when_though_it_is_tried_again_and_again() {
+        let (start, mut standing) = (Instant::now(), Standing::new());
+        let mut reflector = synced(start);
+        standing.update(&reflector, start);
+        for seconds in [10, 20, 40] {
+            let now = start + Duration::from_secs(seconds);
+            reflector.failed(Fault::absent("gone"), now);
+            standing.update(&reflector, now);
+        }
+        let expected =
+            TypeState::Absent { message: "gone".into(), since: start + Duration::from_secs(10), was_synced: true };
+        assert_eq!(combine([&standing].into_iter()), expected);
+    }
+
+    #[test]
+    fn a_server_that_cannot_be_reached_leaves_a_synced_type_synced() {
+        let (now, mut standing) = (Instant::now(), Standing::new());
+        let mut reflector = synced(now);
+        reflector.failed(Fault::lost("connection refused"), now);
+        standing.update(&reflector, now);
+        assert_eq!(combine([&standing].into_iter()), TypeState::Synced);
+    }
+}

@@ -51,7 +51,7 @@ test-e2e: targets control-plane ## The scenarios on a real API server
 
 .PHONY: crds
 crds: ## Generate crds/ anew from the types in guest-webapp
-	cargo run --quiet -p webapp --example crd
+	UPDATE_CRDS=1 cargo test --quiet -p webapp crd
 
 .PHONY: cluster
 cluster: control-plane ## A real control plane for a person; prints its kubeconfig, stops with Ctrl-C

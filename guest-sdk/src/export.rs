@@ -1,6 +1,6 @@
 //! The border: what the host calls ends here and goes on in the author's [`Operator`].
 
-use crate::bindings::operator::reconciler::types::{Key, Snapshot};
+use crate::bindings::operator::reconciler::types::{self, Key, Snapshot};
 use crate::{Context, Descriptor, Failure, Operator, Outcome};
 
 /// `describe` of the contract.
@@ -10,8 +10,14 @@ pub fn describe<O: Operator>() -> Descriptor {
 }
 
 /// `reconcile` of the contract.
-pub fn reconcile<O: Operator>(key: Key, snapshot: Snapshot) -> Result<Outcome, Failure> {
+#[allow(clippy::result_large_err, reason = "the shape is the contract's")]
+pub fn reconcile<O: Operator>(key: Key, snapshot: Snapshot) -> Result<Outcome, types::Failure> {
     report_panics();
+    Ok(call::<O>(key, snapshot)?)
+}
+
+/// One call, in the author's terms.
+pub(crate) fn call<O: Operator>(key: Key, snapshot: Snapshot) -> Result<Outcome, Failure> {
     O::reconcile(&Context::new(key, snapshot)?)
 }
 

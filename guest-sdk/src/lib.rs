@@ -58,8 +58,11 @@ pub mod bindings;
 mod child;
 mod clock;
 mod context;
+#[cfg(feature = "crd")]
+pub mod crd;
 mod descriptor;
 mod export;
+mod failure;
 pub mod live;
 pub mod log;
 mod metadata;
@@ -70,9 +73,10 @@ pub mod testing;
 
 pub use bindings::exports::operator::reconciler::describe::{ChildType, Descriptor};
 pub use bindings::operator::reconciler::types::{
-    Child, Condition, ConditionStatus, Event, EventType, Failure, OnImmutable, OnPrune, Outcome, Status, TypeRef,
+    Child, Condition, ConditionStatus, Event, EventType, OnImmutable, OnPrune, Outcome, Status, TypeRef,
 };
 pub use context::Context;
+pub use failure::Failure;
 pub use metadata::Metadata;
 pub use operator::Operator;
 

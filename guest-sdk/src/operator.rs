@@ -42,7 +42,7 @@ macro_rules! operator {
                 fn reconcile(
                     key: $crate::__export::types::Key,
                     snapshot: $crate::__export::types::Snapshot,
-                ) -> ::core::result::Result<$crate::Outcome, $crate::Failure> {
+                ) -> ::core::result::Result<$crate::Outcome, $crate::__export::types::Failure> {
                     $crate::__export::call_reconcile::<$operator>(key, snapshot)
                 }
             }

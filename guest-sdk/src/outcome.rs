@@ -37,44 +37,6 @@ impl Outcome {
     }
 }
 
-impl Failure {
-    /// Input that only an edit can mend: not tried again until something changes. `reason` is one CamelCase word.
-    pub fn terminal(reason: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            terminal: true,
-            reason: reason.into(),
-            message: message.into(),
-            retry_after: None,
-            status: None,
-            events: Vec::new(),
-            extensions: Vec::new(),
-        }
-    }
-
-    /// Something that may go by itself: tried again with backoff. `reason` is one CamelCase word.
-    pub fn retry(reason: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { terminal: false, ..Self::terminal(reason, message) }
-    }
-
-    /// Tries again after this time instead of the queue's backoff.
-    pub fn retry_after(mut self, time: Duration) -> Self {
-        self.retry_after = Some(milliseconds(time));
-        self
-    }
-
-    /// What the status should say. Without it the operator's part of the status stays as it is.
-    pub fn status(mut self, status: Status) -> Self {
-        self.status = Some(status);
-        self
-    }
-
-    /// Adds an event on the object.
-    pub fn event(mut self, event: Event) -> Self {
-        self.events.push(event);
-        self
-    }
-}
-
 impl Status {
     /// All fields of `.status` that the operator owns; a field written before and now missing is removed. Nulls are
     /// left out. `conditions` and `observedGeneration` are the host's: it refuses them here.
@@ -143,6 +105,6 @@ impl Event {
 }
 
 /// The contract counts in whole milliseconds; less than one is one, so that a short wait is not none.
-fn milliseconds(time: Duration) -> u64 {
+pub(crate) fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

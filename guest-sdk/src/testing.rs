@@ -91,7 +91,7 @@ impl Call {
             unavailable: self.unavailable,
             extensions: Vec::new(),
         };
-        export::reconcile::<O>(key, snapshot)
+        export::call::<O>(key, snapshot)
     }
 }
 

@@ -1,7 +1,11 @@
 //! The WebApp operator: an image, a number of replicas and a port become a Deployment and a Service.
 
 mod children;
+#[cfg(test)]
+mod crd;
 mod spec;
+#[cfg(test)]
+mod tests;
 
 use operator_guest::live::Deployment;
 use operator_guest::{

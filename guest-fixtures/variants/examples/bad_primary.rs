@@ -1,0 +1,3 @@
+//! A primary without a kind.
+
+variants::variant!(|descriptor| descriptor.primary.kind.clear());

@@ -1,0 +1,3 @@
+//! A version that is no semantic version.
+
+variants::variant!(|descriptor| descriptor.version = "first".into());

@@ -1,0 +1,3 @@
+//! Declares one type of children twice.
+
+variants::variant!(|descriptor| descriptor.children.extend_from_within(..));

@@ -1,0 +1,5 @@
+//! Never says what it is.
+
+variants::variant!(|descriptor| loop {
+    std::hint::black_box(&descriptor);
+});

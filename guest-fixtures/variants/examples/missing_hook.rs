@@ -1,0 +1,3 @@
+//! Names a hook that it does not export.
+
+variants::variant!(|descriptor| descriptor.hooks.push("finalize".into()));

@@ -1,0 +1,3 @@
+//! Takes over from an earlier manager.
+
+variants::variant!(|descriptor| descriptor.replaces_managers.push("old-operator".into()));

@@ -1,0 +1,3 @@
+//! Names a hook that no contract has.
+
+variants::variant!(|descriptor| descriptor.hooks.push("levitate".into()));

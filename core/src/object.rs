@@ -15,7 +15,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::contract::{LiveObject, ObjectName, TypeRef};
@@ -79,7 +79,7 @@ pub struct ControllerRef {
 }
 
 /// An entry of `metadata.ownerReferences`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OwnerReference<'a> {
     /// `apps/v1`.
@@ -95,8 +95,10 @@ pub struct OwnerReference<'a> {
     #[serde(borrow)]
     pub uid: Cow<'a, str>,
     /// At most one reference of an object has it. Defaults to false.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub controller: Option<bool>,
     /// Defaults to false.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub block_owner_deletion: Option<bool>,
 }
 

@@ -3,5 +3,7 @@
 //! A desired object is first brought to its canonical form ([`canonical`]); whether a live object already is that
 //! ([`keep`]) is told by ownership, not by comparing values.
 
+pub mod accept;
 pub mod canonical;
+pub mod decide;
 pub mod keep;

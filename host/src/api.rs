@@ -1,0 +1,257 @@
+//! The one place that sends requests to the API server.
+//!
+//! In come paths and bodies, out come bytes, lines of a watch, or an [`ApiError`] that tells an answer from its absence. Every request
+//! carries our user agent and a time limit, every write a [`Permit`], and every answer is reported to the breaker. Objects stay bytes: what
+//! they mean is the caller's to find out.
+
+mod connect;
+pub mod discovery;
+mod lines;
+pub mod openapi;
+mod probe;
+
+pub use connect::connect;
+pub use lines::Lines;
+
+use crate::lead::Permit;
+use bytes::{Bytes, BytesMut};
+use http::{Method, Request, Response, header};
+use http_body_util::BodyExt as _;
+use kube::Client;
+use kube::client::Body;
+use operator_core::answer::{self, Answer};
+use operator_core::breaker::{Breaker, Signal, Transition};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// Longest wait for an answer, watches excepted.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// What the client grants beyond the server's own time limit, so that the server is the one to end a request.
+const GRACE: Duration = Duration::from_secs(5);
+/// Largest answer that is taken in, a page of a list included.
+const ANSWER_MAX: usize = 256 << 20;
+
+/// The API server of one cluster.
+pub struct ApiServer {
+    client: Client,
+    url: String,
+    breaker: Mutex<Breaker>,
+    is_open: watch::Sender<bool>,
+}
+
+/// Why a request brought nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// The server answered, and not with success.
+    #[error("{} {}: {}", .0.code, .0.reason, .0.message)]
+    Answer(Box<Answer>),
+    /// No answer. A write may have been carried out all the same unless `unsent`.
+    #[error("no answer from the API server: {message}")]
+    Transport {
+        /// What the client saw.
+        message: String,
+        /// Whether the request certainly never reached the server.
+        unsent: bool,
+    },
+    /// The answer is larger than anything that the host takes in.
+    #[error("the API server's answer is larger than {} MiB", ANSWER_MAX >> 20)]
+    TooLarge,
+}
+
+/// A write. What it is about tells the breaker, and the table of answers, what an answer means.
+#[derive(Debug)]
+pub struct Write<'a> {
+    /// `PATCH` or `DELETE`; POST where nothing else exists.
+    pub method: Method,
+    /// Path and query, without `timeout`.
+    pub path: String,
+    /// Media type of the body.
+    pub content_type: &'static str,
+    /// The body.
+    pub body: String,
+    /// What is asked for.
+    pub about: answer::Request<'a>,
+}
+
+/// Media type of a server-side apply. The server reads the body as YAML, of which JSON is a part.
+pub const APPLY: &str = "application/apply-patch+yaml";
+/// Media type of RFC 7386.
+pub const MERGE_PATCH: &str = "application/merge-patch+json";
+/// Media type of a DeleteOptions.
+pub const JSON: &str = "application/json";
+
+impl ApiServer {
+    fn new(client: Client, url: String) -> Self {
+        let breaker = Mutex::new(Breaker::new(fastrand::u64(..)));
+        Self { client, url, breaker, is_open: watch::Sender::new(false) }
+    }
+
+    /// Where it is.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Whether the breaker is open; changes are seen by [`watch::Receiver::changed`].
+    pub fn breaker(&self) -> watch::Receiver<bool> {
+        self.is_open.subscribe()
+    }
+
+    /// Asks once whether the server knows us. A server that can't be reached is no error: watches go on trying, and say so.
+    ///
+    /// # Errors
+    /// The server does not accept our credentials.
+    pub async fn check_access(&self) -> anyhow::Result<()> {
+        match self.get("/version").await {
+            Err(ApiError::Answer(answer)) if answer.code == 401 => anyhow::bail!(
+                "the API server at {} does not accept our credentials (401 {}); check the user and token of the kubeconfig",
+                self.url,
+                answer.message
+            ),
+            Err(error @ ApiError::Transport { .. }) => {
+                tracing::warn!(url = self.url, %error, "the API server can't be reached yet; tried again until it can");
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads one object, list or document.
+    ///
+    /// # Errors
+    /// No answer, or one that is no success.
+    pub async fn get(&self, path: &str) -> Result<Bytes, ApiError> {
+        let request = request(Method::GET, path, None, String::new())?;
+        within(TIMEOUT + GRACE, async { collect(self.send(request).await?).await }).await
+    }
+
+    /// Opens a watch. The server ends it; a caller that no longer wants it drops it.
+    ///
+    /// # Errors
+    /// No answer, or one that is no success. Errors within the stream come as events of it.
+    pub async fn watch(&self, path: &str) -> Result<Lines, ApiError> {
+        let request = request(Method::GET, path, None, String::new())?;
+        let response = within(TIMEOUT + GRACE, self.send(request)).await?;
+        if response.status().is_success() {
+            return Ok(Lines::new(response.into_body()));
+        }
+        match within(GRACE, collect(response)).await {
+            Ok(_) => Err(ApiError::Transport { message: "an answer that makes no sense".into(), unsent: false }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends a write. The permit shows that this process may.
+    ///
+    /// # Errors
+    /// No answer, or one that is no success.
+    pub async fn write(&self, _permit: &Permit, write: Write<'_>) -> Result<Bytes, ApiError> {
+        let path = with_query(&write.path, &format!("timeout={}s", TIMEOUT.as_secs()));
+        let request = request(write.method.clone(), &path, Some(write.content_type), write.body)?;
+        let result = within(TIMEOUT + GRACE, async { collect(self.send(request).await?).await }).await;
+        self.report(signal(&result, &write.about));
+        result
+    }
+
+    /// A write that changes nothing: the server only says whether it would accept it. Needs no permit.
+    ///
+    /// # Errors
+    /// No answer, or one that is no success.
+    pub async fn dry_run(&self, path: &str, content_type: &'static str, body: String) -> Result<Bytes, ApiError> {
+        let path = with_query(path, "dryRun=All");
+        let request = request(Method::PATCH, &path, Some(content_type), body)?;
+        within(TIMEOUT + GRACE, async { collect(self.send(request).await?).await }).await
+    }
+
+    async fn send(&self, request: Request<Body>) -> Result<Response<Body>, ApiError> {
+        self.client.send(request).await.map_err(|error| transport(&error))
+    }
+
+    fn report(&self, signal: Option<Signal>) {
+        let Some(signal) = signal else { return };
+        let transition = self.breaker_state().report(Instant::now(), signal);
+        match transition {
+            Some(Transition::Opened) => self.is_open.send_replace(true),
+            Some(Transition::Closed) => self.is_open.send_replace(false),
+            None => return,
+        };
+    }
+}
+
+impl ApiServer {
+    fn breaker_state(&self) -> std::sync::MutexGuard<'_, Breaker> {
+        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn request(
+    method: Method,
+    path: &str,
+    content_type: Option<&'static str>,
+    body: String,
+) -> Result<Request<Body>, ApiError> {
+    let mut request = Request::builder().method(method).uri(path).header(header::ACCEPT, JSON);
+    if let Some(content_type) = content_type {
+        request = request.header(header::CONTENT_TYPE, content_type);
+    }
+    let body = if body.is_empty() { Body::empty() } else { Body::from(body.into_bytes()) };
+    request.body(body).map_err(|error| ApiError::Transport { message: format!("{path}: {error}"), unsent: true })
+}
+
+async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
+    tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
+        Err(ApiError::Transport { message: format!("nothing came within {} s", limit.as_secs()), unsent: false })
+    })
+}
+
+/// The whole body of a success; anything else as an error.
+async fn collect(response: Response<Body>) -> Result<Bytes, ApiError> {
+    let (parts, mut body) = response.into_parts();
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| transport(&error))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if whole.len() + data.len() > ANSWER_MAX {
+            return Err(ApiError::TooLarge);
+        }
+        whole.extend_from_slice(&data);
+    }
+    if parts.status.is_success() {
+        return Ok(whole.freeze());
+    }
+    let headers = parts.headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
+    Err(ApiError::Answer(Box::new(Answer::parse(parts.status.as_u16(), headers, &whole))))
+}
+
+fn with_query(path: &str, parameter: &str) -> String {
+    let separator = if path.contains('?') { '&' } else { '?' };
+    format!("{path}{separator}{parameter}")
+}
+
+/// One line of every cause; and whether the request never left.
+fn transport(error: &(dyn std::error::Error + 'static)) -> ApiError {
+    let mut message = error.to_string();
+    let mut unsent = false;
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !message.contains(&text) {
+            message.push_str(": ");
+            message.push_str(&text);
+        }
+        unsent |=
+            error.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::ConnectionRefused);
+        cause = error.source();
+    }
+    ApiError::Transport { message, unsent }
+}
+
+/// What a write's end says of the server as a whole.
+fn signal<T>(result: &Result<T, ApiError>, about: &answer::Request<'_>) -> Option<Signal> {
+    match result {
+        Ok(_) => Some(Signal::Success),
+        Err(ApiError::TooLarge) => None,
+        Err(ApiError::Transport { .. }) => Some(Signal::Transport),
+        Err(ApiError::Answer(answer)) => Some(answer::signal(answer, about)),
+    }
+}

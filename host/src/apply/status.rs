@@ -1,0 +1,157 @@
+//! The one status write of a pass: planned by the core, sent as a merge patch with resourceVersion.
+
+use super::child::{about, query_value};
+use super::{Again, Trouble};
+use crate::api::discovery::Resource;
+use crate::api::{self, ApiError, Write};
+use crate::lead::Permit;
+use crate::watch::{Author, Watches};
+use http::Method;
+use operator_core::answer::{Class, Verb, classify, message};
+use operator_core::object::{Fields, Stored};
+use operator_core::reconciled::{Problem, Reason, Reconciled};
+use operator_core::schema::Schema;
+use operator_core::status::{self, Flapping, Input, ModuleStatus, StatusPlan, Verdict};
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Another writer was faster: its version is on its way and wakes the key; this is for when it does not.
+const CONFLICT: Duration = Duration::from_secs(5);
+
+/// What a status write is made of.
+pub(crate) struct StatusWrite<'a> {
+    pub(crate) watches: &'a Watches,
+    pub(crate) permit: &'a Permit,
+    pub(crate) author: &'a Author,
+    pub(crate) resource: &'a Resource,
+    pub(crate) manager: &'a str,
+    /// What the server publishes of the type.
+    pub(crate) schema: Option<&'a Schema>,
+    pub(crate) declared: &'a [String],
+    pub(crate) primary: &'a Arc<Stored>,
+    /// The module's part; None leaves it.
+    pub(crate) module: Option<&'a ModuleStatus>,
+    /// The host's part.
+    pub(crate) reconciled: &'a Reconciled,
+    /// Digest of what the module saw, for finding a status that differs on equal input.
+    pub(crate) input: u64,
+}
+
+/// What became of it.
+pub(crate) struct StatusWritten {
+    /// The primary as it now is.
+    pub(crate) primary: Arc<Stored>,
+    /// Paths that were written; empty if nothing was to be.
+    pub(crate) changed: Vec<String>,
+    /// Paths that the type's schema does not keep.
+    pub(crate) lost: Vec<String>,
+    /// When to look again at a status that flaps.
+    pub(crate) slowed: Option<(Duration, Vec<String>)>,
+}
+
+/// Writes the status where the live one differs.
+///
+/// # Errors
+/// What is in the way, and when to try again.
+pub(crate) async fn write_status(write: &StatusWrite<'_>, flapping: &mut Flapping) -> Result<StatusWritten, Trouble> {
+    let mut plan = write.plan(write.primary, true);
+    let mut done = StatusWritten {
+        primary: Arc::clone(write.primary),
+        changed: Vec::new(),
+        lost: std::mem::take(&mut plan.lost),
+        slowed: None,
+    };
+    let Some(patch) = plan.patch else { return Ok(done) };
+    match flapping.judge(Instant::now(), write.input, write.module, &patch) {
+        Verdict::Write => {}
+        Verdict::Slowed { until, fields } => {
+            done.slowed = Some((until.saturating_duration_since(Instant::now()), fields));
+            return Ok(done);
+        }
+        Verdict::Futile { .. } => return Ok(done),
+    }
+    let (stored, changed) = match write.send(&patch.body).await {
+        Ok(stored) => (stored, patch.changed),
+        // The schema may forbid a condition of ours: the module's part is worth writing without it.
+        Err(Refused::Invalid(trouble)) => match write.plan(write.primary, false).patch {
+            None => return Err(trouble),
+            Some(without) => match write.send(&without.body).await {
+                Ok(stored) => (stored, without.changed),
+                Err(Refused::Invalid(trouble) | Refused::Other(trouble)) => return Err(trouble),
+            },
+        },
+        Err(Refused::Other(trouble)) => return Err(trouble),
+    };
+    let not_taken = flapping.written(write.plan(&stored, true).patch);
+    if !not_taken.is_empty() {
+        tracing::warn!(
+            fields = not_taken.join(", "),
+            "the API server did not keep what was written to status; it is not written again"
+        );
+    }
+    done.primary = stored;
+    done.changed = changed;
+    Ok(done)
+}
+
+enum Refused {
+    /// 422: the object as it would be breaks its schema.
+    Invalid(Trouble),
+    Other(Trouble),
+}
+
+impl StatusWrite<'_> {
+    fn plan(&self, primary: &Stored, with_reconciled: bool) -> StatusPlan {
+        let owned: Vec<Fields<'_>> = primary.owned.status(self.manager).filter_map(|set| set.fields().ok()).collect();
+        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        status::plan(&Input {
+            live: primary.status().map(|raw| raw.get()),
+            resource_version: &primary.meta.resource_version.to_string(),
+            generation: primary.meta.generation.filter(|_| self.resource.status),
+            owned: &owned,
+            declared: self.declared,
+            module: self.module,
+            reconciled: with_reconciled.then_some(self.reconciled),
+            now: &now,
+            schema: self.schema,
+        })
+    }
+
+    async fn send(&self, body: &Value) -> Result<Arc<Stored>, Refused> {
+        let name = &self.primary.meta.name;
+        let about = about(self.resource, Verb::MergePatch, name);
+        let subresource = if self.resource.status { "/status" } else { "" };
+        let write = Write {
+            method: Method::PATCH,
+            path: format!("{}{subresource}?fieldManager={}", self.resource.object(name), query_value(self.manager)),
+            content_type: api::MERGE_PATCH,
+            body: body.to_string(),
+            about,
+        };
+        let error = match self.watches.write(self.permit, self.resource, name, write, self.author).await {
+            Ok(stored) => return Ok(stored),
+            Err(error) => error,
+        };
+        let ApiError::Answer(answer) = error else {
+            tracing::warn!(%error, "no answer to a status write");
+            return Err(Refused::Other(self.trouble("the API server did not answer; tried again", Again::Backoff)));
+        };
+        let class = classify(&answer, &about);
+        let text = message(&answer, class, &about);
+        Err(match class {
+            Class::Conflict | Class::Refuse => Refused::Other(self.trouble(&text, Again::After(CONFLICT))),
+            // Deleted meanwhile: its event ends the key.
+            Class::NotFound => Refused::Other(self.trouble(&text, Again::OnChange)),
+            Class::Invalid => Refused::Invalid(self.trouble(&text, Again::Backoff)),
+            Class::TooMany => {
+                Refused::Other(self.trouble(&text, answer.retry_after.map_or(Again::Backoff, Again::After)))
+            }
+            _ => Refused::Other(self.trouble(&text, Again::Backoff)),
+        })
+    }
+
+    fn trouble(&self, text: &str, again: Again) -> Trouble {
+        Trouble { problem: Problem::new(Reason::ApplyFailed, format!("status: {text}")), again, stands: false }
+    }
+}

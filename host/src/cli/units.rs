@@ -1,0 +1,56 @@
+//! Durations and sizes as flags take them: `1h30m`, `500ms`, `64Mi`.
+
+use std::time::Duration;
+
+/// A duration in Go's notation, as other Kubernetes tools take it: `10h`, `1h30m`, `250ms`. A bare `0` is zero.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let signed: jiff::SignedDuration =
+        text.parse().map_err(|_| format!("expected a duration such as 500ms, 5s or 1h30m, got {text:?}"))?;
+    Duration::try_from(signed).map_err(|_| format!("expected a duration that is not negative, got {text:?}"))
+}
+
+/// A number of bytes, as resource quantities write it: `64Mi`, `1Gi`, `500k`, `1048576`.
+pub(super) fn size(text: &str) -> Result<usize, String> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let factor: usize = match &text[digits.len()..] {
+        "" => 1,
+        "k" => 1_000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        "Ki" => 1 << 10,
+        "Mi" => 1 << 20,
+        "Gi" => 1 << 30,
+        _ => return Err(format!("expected a size such as 64Mi, 1Gi or 1048576, got {text:?}")),
+    };
+    let number: usize = digits.parse().map_err(|_| format!("expected a size such as 64Mi or 1Gi, got {text:?}"))?;
+    number.checked_mul(factor).ok_or_else(|| format!("{text:?} is more than this machine can address"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_go_writes_them() {
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(duration("10h"), Ok(Duration::from_secs(36_000)));
+        assert_eq!(duration("0"), Ok(Duration::ZERO));
+        for bad in ["", "5", "-5s", "soon"] {
+            assert!(duration(bad).is_err(), "{bad:?} is no duration");
+        }
+    }
+
+    #[test]
+    fn sizes_are_read_as_quantities() {
+        assert_eq!(size("64Mi"), Ok(64 << 20));
+        assert_eq!(size("1048576"), Ok(1 << 20));
+        assert_eq!(size("500k"), Ok(500_000));
+        for bad in ["", "Mi", "64MB", "-1", "99999999999Gi", "1.5Gi"] {
+            assert!(size(bad).is_err(), "{bad:?} is no size");
+        }
+    }
+}

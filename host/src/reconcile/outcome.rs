@@ -1,0 +1,223 @@
+//! From a module's answer to the steps of a round.
+
+use super::pass::{Next, Pass};
+use super::snapshot::Taken;
+use crate::api::discovery::Resource;
+use crate::apply::{Again, Step, Trouble};
+use operator_core::contract::{Event, EventType, Extension, Failure, ObjectName, OnPrune, Outcome, TypeRef};
+use operator_core::plan::accept::{Accepted, Rules, Wanted, accept};
+use operator_core::plan::decide::{self, Decision, Prune};
+use operator_core::reconciled::{Problem, Reason};
+use operator_core::schema::{Published, Schema};
+use operator_core::status::ModuleStatus;
+use operator_core::table::Lookup;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tracing::{info, warn};
+
+/// One round's plan.
+#[derive(Default)]
+pub(super) struct Planned {
+    /// Creates and changes; independent of each other.
+    pub(super) steps: Vec<(Arc<Resource>, Step)>,
+    /// What is no longer wanted; after the steps were answered.
+    pub(super) prunes: Vec<(Arc<Resource>, Step)>,
+    /// What is in the way.
+    pub(super) problems: Vec<Problem>,
+    /// When the worst of it is worth another pass.
+    pub(super) again: Again,
+    /// Names that the key waits for.
+    pub(super) waits: HashSet<(TypeRef, ObjectName)>,
+    /// Identities of all wanted children.
+    pub(super) wanted: HashSet<(TypeRef, ObjectName)>,
+    /// The module's status, checked.
+    pub(super) status: Option<ModuleStatus>,
+    pub(super) requeue_after: Option<Duration>,
+    pub(super) asked_clock: bool,
+}
+
+impl Planned {
+    fn problem(&mut self, problem: Problem, again: Again) {
+        self.problems.push(problem);
+        self.again = self.again.max(again);
+    }
+}
+
+impl Pass<'_> {
+    /// Plans what an outcome needs; Err where the outcome can't be used at all.
+    pub(super) fn plan(&mut self, taken: &Taken, outcome: Outcome, asked_clock: bool) -> Result<Planned, Next> {
+        if let Some(problem) = unknown_extension(&outcome.extensions) {
+            return Err(self.report(&taken.primary, None, &[problem], Again::Backoff));
+        }
+        log_events(&outcome.events);
+        let mut planned = Planned { requeue_after: outcome.requeue_after, asked_clock, ..Planned::default() };
+        if let Some(status) = &outcome.status {
+            match ModuleStatus::check(status, &self.operator.module.descriptor().condition_types) {
+                Ok(status) => planned.status = Some(status),
+                Err(invalid) => {
+                    planned.problem(Problem::new(Reason::InvalidOutcome, invalid.to_string()), Again::Backoff)
+                }
+            }
+        }
+        let Some(children) = outcome.children else { return Ok(planned) };
+        let namespaced =
+            |type_ref: &TypeRef| self.shared.watches.resource(type_ref).map(|resource| resource.namespaced);
+        let accepted = accept(
+            children,
+            &Rules {
+                descriptor: self.operator.module.descriptor(),
+                namespace: self.key.name.namespace.as_deref(),
+                namespaced: &namespaced,
+                max_children: self.shared.settings.max_children,
+            },
+        );
+        let Accepted { wanted, problems, refused, unknown } = accepted;
+        planned.wanted = refused;
+        for problem in problems {
+            // The same call gives the same answer: only time or a change can help.
+            planned.problem(problem, Again::Backoff);
+        }
+        for wanted in wanted {
+            planned.wanted.insert((wanted.desired.type_ref.clone(), wanted.desired.name.clone()));
+            self.plan_child(taken, Arc::new(wanted), &mut planned)?;
+        }
+        if !unknown {
+            self.plan_prunes(taken, &mut planned);
+        }
+        Ok(planned)
+    }
+
+    fn plan_child(&mut self, taken: &Taken, wanted: Arc<Wanted>, planned: &mut Planned) -> Result<(), Next> {
+        let desired = &wanted.desired;
+        let identity = (desired.type_ref.clone(), desired.name.clone());
+        let Some(resource) = self.shared.watches.resource(&desired.type_ref) else {
+            let trouble = Trouble::unserved(&desired.type_ref);
+            planned.problem(trouble.problem, trouble.again);
+            return Ok(());
+        };
+        let live = match self.look(&resource, &desired.name) {
+            Ok(live) => live,
+            Err(trouble) => {
+                planned.problem(trouble.problem, trouble.again);
+                return Ok(());
+            }
+        };
+        let mut schema = self.shared.schemas.known(&desired.type_ref);
+        let decision = loop {
+            let memory = self.memory.children.entry(identity.clone()).or_default();
+            let parent = self.operator.parent(&taken.primary);
+            let decision = decide::decide(&wanted, &live, parent, published(&schema), memory, Instant::now());
+            if !matches!(decision, Decision::NeedsSchema) {
+                break decision;
+            }
+            match self.shared.handle.block_on(self.shared.schemas.load(&self.shared.api, &desired.type_ref)) {
+                Ok(loaded) => schema = Some(loaded),
+                Err(error) => {
+                    let trouble = Trouble::no_schema(&desired.type_ref, &error);
+                    planned.problem(trouble.problem, trouble.again);
+                    return Ok(());
+                }
+            }
+        };
+        match decision {
+            Decision::Keep | Decision::NeedsSchema => {}
+            Decision::Create => planned.steps.push((resource, Step::Create(wanted))),
+            Decision::Change(live) => planned.steps.push((resource, Step::Change(wanted, live))),
+            Decision::Disown(live) => planned.steps.push((resource, Step::Disown(live))),
+            Decision::Wait(problem) => {
+                planned.waits.insert(identity);
+                planned.problem(problem, Again::OnChange);
+            }
+            Decision::Refuse(problem) => {
+                if problem.reason == Reason::ChildNotOwned {
+                    planned.waits.insert(identity);
+                }
+                planned.problem(problem, Again::OnChange);
+            }
+            Decision::Later(problem, until) => {
+                planned.problem(problem, Again::After(until.saturating_duration_since(Instant::now())));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the table says of a name; of one whose last write had no answer, what the server says.
+    fn look(&self, resource: &Arc<Resource>, name: &ObjectName) -> Result<Lookup, Trouble> {
+        let watches = &self.shared.watches;
+        if watches.is_doubtful(&resource.type_ref, name) {
+            let read = self.shared.handle.block_on(watches.read(resource, name));
+            read.map_err(|error| Trouble::unread(resource, name, &error))?;
+        }
+        Ok(watches.lookup(&resource.type_ref, name))
+    }
+
+    /// Children that are ours and not in the outcome. Only types that are synced are looked at: no key runs before.
+    fn plan_prunes(&self, taken: &Taken, planned: &mut Planned) {
+        for (type_ref, stored) in taken.children() {
+            if planned.wanted.contains(&(type_ref.clone(), stored.meta.name.clone())) {
+                continue;
+            }
+            let Some(resource) = self.shared.watches.resource(type_ref) else { continue };
+            let declared = self.operator.module.descriptor().children.iter().find(|child| child.type_ref == *type_ref);
+            match decide::prune(stored, declared.map_or(OnPrune::Orphan, |child| child.on_prune)) {
+                Prune::Delete => planned.prunes.push((resource, Step::Delete(Arc::clone(stored)))),
+                Prune::Orphan => planned.prunes.push((resource, Step::Orphan(Arc::clone(stored)))),
+                Prune::Leave => {}
+            }
+        }
+    }
+
+    /// The module said that it can't say what it wants.
+    pub(super) fn module_failed(&mut self, taken: &Taken, failure: Failure, asked_clock: bool) -> Next {
+        log_events(&failure.events);
+        let mut problems = vec![Problem::new(Reason::Module(failure.reason), failure.message)];
+        problems.extend(unknown_extension(&failure.extensions));
+        let mut status = None;
+        match failure
+            .status
+            .as_ref()
+            .map(|s| ModuleStatus::check(s, &self.operator.module.descriptor().condition_types))
+        {
+            Some(Ok(checked)) => status = Some(checked),
+            Some(Err(invalid)) => problems.push(Problem::new(Reason::InvalidOutcome, invalid.to_string())),
+            None => {}
+        }
+        let again = match (failure.terminal, failure.retry_after) {
+            (true, _) => Again::OnChange,
+            (false, Some(after)) => Again::After(after),
+            (false, None) => Again::Backoff,
+        };
+        warn!(terminal = failure.terminal, again = ?again, "{}: {}", problems[0].reason.as_str(), problems[0].message);
+        let (next, primary) = self.report_and_see(&taken.primary, status.as_ref(), &problems, again);
+        if failure.terminal && !asked_clock && next == Next::Done {
+            // Not tried again, not even at resync, until the input is another.
+            self.memory.settled =
+                Some(taken.digest(self.operator.module.digest(), &primary.meta.resource_version.to_string()));
+        }
+        next
+    }
+}
+
+fn published(schema: &Option<Option<Arc<Schema>>>) -> Published<'_> {
+    match schema {
+        None => Published::NotLoaded,
+        Some(None) => Published::Nothing,
+        Some(Some(schema)) => Published::Schema(schema),
+    }
+}
+
+fn unknown_extension(extensions: &[Extension]) -> Option<Problem> {
+    let required = extensions.iter().find(|extension| extension.required)?;
+    let message = format!("extension {:?} is required and not known to this host; use a newer host", required.name);
+    Some(Problem::new(Reason::InvalidOutcome, message))
+}
+
+fn log_events(events: &[Event]) {
+    for event in events {
+        match event.type_ {
+            EventType::Normal => info!(reason = event.reason, "event of the module: {}", event.message),
+            EventType::Warning => warn!(reason = event.reason, "event of the module: {}", event.message),
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! One pass of one key: snapshot → call → plan → requests, in rounds; then the status.
+//!
+//! If the plan writes children, the writes are answered first and the module is called again on the refreshed tables: its status is
+//! written only from a round that has nothing left to write. Else an image change would be reported Ready under the new generation before
+//! the rollout began.
+
+use super::gate::Gate;
+use super::memory::KeyMemory;
+use super::outcome::Planned;
+use super::snapshot::Taken;
+use super::{Operator, QueueKey, Shared};
+use crate::api::discovery::Resource;
+use crate::apply::{Again, Applier, StatusWrite, Step, Trouble, Written, write_status};
+use crate::lead::Permit;
+use operator_core::contract::{Key, ObjectName, TypeRef};
+use operator_core::object::Stored;
+use operator_core::plan::canonical::Owner;
+use operator_core::reconciled::{Problem, Reason, summarize};
+use operator_core::status::ModuleStatus;
+use operator_core::table::Lookup;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tracing::{debug, info, warn};
+
+/// Calls of one pass before it counts as unsettled.
+const ROUNDS: usize = 3;
+/// Looks again at what should have woken the key by itself.
+const SAFETY: Duration = Duration::from_secs(60);
+
+/// What becomes of the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Settled, or nothing to do until something changes.
+    Done,
+    /// Look again after this time.
+    After(Duration),
+    /// Again after the key's backoff.
+    Failed,
+    /// Failed, and it is known when to try again.
+    FailedAfter(Duration),
+    /// The primary is gone: forget the key.
+    Gone,
+}
+
+/// Everything that one pass works with.
+pub(super) struct Pass<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) operator: &'a Operator,
+    pub(super) key: &'a QueueKey,
+    pub(super) permit: &'a Permit,
+    pub(super) memory: &'a mut KeyMemory,
+    /// What was written, for the one line of the log.
+    pub(super) written: Vec<String>,
+}
+
+impl Pass<'_> {
+    /// Runs the pass to its end.
+    pub(super) fn run(&mut self) -> Next {
+        let started = Instant::now();
+        let next = self.rounds();
+        let took_ms = started.elapsed().as_millis() as u64;
+        if self.written.is_empty() {
+            debug!(?next, took_ms, "reconciled, nothing written");
+        } else {
+            info!(wrote = self.written.join(", "), ?next, took_ms, "reconciled");
+        }
+        next
+    }
+
+    fn rounds(&mut self) -> Next {
+        for _ in 0..ROUNDS {
+            let taken = match self.take() {
+                Ok(taken) => taken,
+                Err(next) => return next,
+            };
+            let digest = taken.digest(self.operator.module.digest(), &taken.primary.meta.resource_version.to_string());
+            // Nothing that the call or the plan depends on has another version than when the last pass kept everything.
+            if self.memory.settled == Some(digest) {
+                return Next::Done;
+            }
+            let planned = match self.call_and_plan(&taken) {
+                Ok(planned) => planned,
+                Err(next) => return next,
+            };
+            let again = planned.again.max(self.shared.wait_for(self.key, planned.waits.clone()));
+            if planned.steps.is_empty() && planned.prunes.is_empty() {
+                return match planned.problems.is_empty() {
+                    true => self.settle(&taken, &planned),
+                    false => self.report(&taken.primary, None, &planned.problems, again),
+                };
+            }
+            let (mut problems, mut again) = (planned.problems.clone(), again);
+            let recreates = self.carry_out(&taken, &planned, &mut problems, &mut again);
+            if recreates {
+                problems.push(Problem::new(Reason::Waiting, "a child is deleted and made anew when it is gone"));
+                again = again.max(Again::After(SAFETY));
+            }
+            if !problems.is_empty() {
+                return self.report(&taken.primary, None, &problems, again);
+            }
+        }
+        let Ok(taken) = self.take() else { return Next::Failed };
+        let unsettled = Problem::new(Reason::Waiting, "the module wants something else each time it is called");
+        self.report(&taken.primary, None, &[unsettled], Again::Backoff)
+    }
+
+    /// Takes what the pass works on from the tables; Err where there is nothing to work on.
+    fn take(&mut self) -> Result<Taken, Next> {
+        let descriptor = self.operator.module.descriptor();
+        let primary = match self.shared.watches.lookup(&descriptor.primary, &self.key.name) {
+            Lookup::Present(primary) => primary,
+            Lookup::Absent => {
+                self.shared.wait_for(self.key, HashSet::new());
+                return Err(Next::Gone);
+            }
+            Lookup::Unreadable(object) => {
+                warn!(problem = object.message, "the object can't be read; nothing is done about it until it changes");
+                return Err(Next::Done);
+            }
+        };
+        self.memory.belongs_to(&primary.meta.uid);
+        if primary.meta.terminating {
+            // Its children are the garbage collector's; none is made again.
+            self.shared.wait_for(self.key, HashSet::new());
+            debug!("the object is being deleted: nothing is done about it");
+            return Err(Next::Done);
+        }
+        if primary.meta.paused {
+            let paused = Problem::new(Reason::Paused, "suspended by the annotation operatorhost.dev/paused");
+            return Err(self.report(&primary, None, &[paused], Again::OnChange));
+        }
+        let gate = self.operator.gate().clone();
+        let unavailable = match gate {
+            Gate::Open(unavailable) => unavailable,
+            // The gate enqueues every key when it opens.
+            Gate::Held => return Err(Next::Done),
+            Gate::Unavailable(problems) => return Err(self.report(&primary, None, &problems, Again::OnChange)),
+        };
+        let mut children = Vec::new();
+        for child in descriptor.children.iter().filter(|child| !unavailable.contains(&child.type_ref)) {
+            let live = self.shared.watches.children(&child.type_ref, &primary.meta.uid);
+            children.extend(live.into_iter().map(|stored| (child.type_ref.clone(), stored)));
+        }
+        Ok(Taken::new(primary, children, unavailable))
+    }
+
+    fn call_and_plan(&mut self, taken: &Taken) -> Result<Planned, Next> {
+        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+        let key = Key { name: self.key.name.clone(), uid: taken.primary.meta.uid.to_string() };
+        let report = self.operator.module.reconcile(&key, &taken.for_module(), now_ms);
+        match report.result {
+            Ok(Ok(outcome)) => self.plan(taken, outcome, report.asked_clock),
+            Ok(Err(failure)) => Err(self.module_failed(taken, failure, report.asked_clock)),
+            Err(error) => {
+                warn!(%error, reason = error.reason(), "the call failed");
+                let problem = Problem::new(reason_of(error.reason()), error.to_string());
+                Err(self.report(&taken.primary, None, &[problem], Again::Backoff))
+            }
+        }
+    }
+
+    /// Sends the steps of a plan: writes first, all at once; when they are answered, what is no longer wanted. Says whether a child is
+    /// being made anew.
+    fn carry_out(&mut self, taken: &Taken, planned: &Planned, problems: &mut Vec<Problem>, again: &mut Again) -> bool {
+        let primary = &taken.primary;
+        let (shared, operator) = (self.shared, self.operator);
+        let descriptor = operator.module.descriptor();
+        let applier = Applier {
+            api: &shared.api,
+            watches: &shared.watches,
+            permit: self.permit,
+            author: self.key,
+            installation: &shared.settings.installation,
+            owner: Owner { type_ref: &descriptor.primary, name: &primary.meta.name.name, uid: &primary.meta.uid },
+            parent: operator.parent(primary),
+        };
+        let (mut failed, mut recreates) = (false, false);
+        for steps in [&planned.steps, &planned.prunes] {
+            // A child that could not be written may be what replaces one that is no longer wanted.
+            if failed {
+                break;
+            }
+            let requests = steps.iter().map(|(resource, step)| applier.take(resource, step));
+            let results = shared.handle.block_on(futures::future::join_all(requests));
+            for ((resource, step), result) in steps.iter().zip(results) {
+                match result {
+                    Ok(written) => recreates |= self.note(resource, step, &written),
+                    Err(trouble) => {
+                        failed = true;
+                        *again = (*again).max(trouble.again);
+                        self.note_trouble(resource, step, trouble, problems, again);
+                    }
+                }
+            }
+        }
+        recreates
+    }
+
+    /// Remembers what a step did, for the next plan and for the log.
+    fn note(&mut self, resource: &Resource, step: &Step, written: &Written) -> bool {
+        let (verb, stored) = match written {
+            Written::Created(stored) => ("created", Some(stored)),
+            Written::Changed(stored) => ("changed", Some(stored)),
+            Written::Deleted => ("deleted", None),
+            Written::Orphaned => ("released", None),
+            Written::Recreating => ("deleted, to be made anew,", None),
+            Written::Learned => return false,
+        };
+        let identity = identity(resource, step);
+        self.written.push(format!("{verb} {} {}", identity.0.kind, identity.1));
+        if let (Some(wanted), Some(stored)) = (wanted(step), stored) {
+            let memory = self.memory.children.entry(identity).or_default();
+            memory.applied(&wanted.desired.hash, stored, &self.operator.manager);
+        }
+        matches!(written, Written::Recreating)
+    }
+
+    fn note_trouble(
+        &mut self,
+        resource: &Resource,
+        step: &Step,
+        trouble: Trouble,
+        problems: &mut Vec<Problem>,
+        again: &mut Again,
+    ) {
+        warn!(reason = trouble.problem.reason.as_str(), again = ?trouble.again, "{}", trouble.problem.message);
+        let identity = identity(resource, step);
+        if matches!(trouble.problem.reason, Reason::ChildNotOwned | Reason::Waiting) {
+            *again = (*again).max(self.shared.wait_also(self.key, identity.clone()));
+        }
+        if let Some(wanted) = wanted(step).filter(|_| trouble.stands) {
+            let live = match step {
+                Step::Change(_, live) => Some(&**live),
+                _ => None,
+            };
+            let memory = self.memory.children.entry(identity).or_default();
+            memory.rejected(&wanted.desired.hash, live, trouble.problem.clone());
+        }
+        problems.push(trouble.problem);
+    }
+
+    /// Nothing is left to write and nothing in the way: the module's status goes out with the host's.
+    fn settle(&mut self, taken: &Taken, planned: &Planned) -> Next {
+        self.memory.children.retain(|identity, _| planned.wanted.contains(identity));
+        let written = match self.status(&taken.primary, planned.status.as_ref(), &[], taken.input()) {
+            Ok(written) => written,
+            Err(trouble) => return next(trouble.again),
+        };
+        let depends_on_time = planned.asked_clock || planned.requeue_after.is_some() || written.slowed.is_some();
+        let version = written.primary.meta.resource_version.to_string();
+        self.memory.settled = (!depends_on_time).then(|| taken.digest(self.operator.module.digest(), &version));
+        match (written.slowed, planned.requeue_after) {
+            (Some((slowed, _)), Some(requeue)) => Next::After(slowed.min(requeue)),
+            (Some((after, _)), None) | (None, Some(after)) => Next::After(after),
+            (None, None) => Next::Done,
+        }
+    }
+
+    /// Something is in the way: the host's condition says so, and the module's part only where it failed with a status of its own.
+    pub(super) fn report(
+        &mut self,
+        primary: &Arc<Stored>,
+        status: Option<&ModuleStatus>,
+        problems: &[Problem],
+        again: Again,
+    ) -> Next {
+        self.report_and_see(primary, status, problems, again).0
+    }
+
+    /// The same; gives the primary as it then is as well.
+    pub(super) fn report_and_see(
+        &mut self,
+        primary: &Arc<Stored>,
+        status: Option<&ModuleStatus>,
+        problems: &[Problem],
+        again: Again,
+    ) -> (Next, Arc<Stored>) {
+        self.memory.settled = None;
+        match self.status(primary, status, problems, 0) {
+            Ok(written) => (next(again), written.primary),
+            Err(trouble) => (next(again.max(trouble.again)), Arc::clone(primary)),
+        }
+    }
+
+    fn status(
+        &mut self,
+        primary: &Arc<Stored>,
+        module: Option<&ModuleStatus>,
+        problems: &[Problem],
+        input: u64,
+    ) -> Result<crate::apply::StatusWritten, Trouble> {
+        let descriptor = self.operator.module.descriptor();
+        let Some(resource) = self.shared.watches.resource(&descriptor.primary) else {
+            return Err(Trouble::unserved(&descriptor.primary));
+        };
+        let schema = self.shared.handle.block_on(self.shared.schemas.load(&self.shared.api, &descriptor.primary));
+        let schema = schema.map_err(|error| Trouble::no_schema(&descriptor.primary, &error))?;
+        let write = StatusWrite {
+            watches: &self.shared.watches,
+            permit: self.permit,
+            author: self.key,
+            resource: &resource,
+            manager: &self.operator.manager,
+            schema: schema.as_deref(),
+            declared: &descriptor.condition_types,
+            primary,
+            module,
+            reconciled: &summarize(problems),
+            input,
+        };
+        let written = self.shared.handle.block_on(write_status(&write, &mut self.memory.flapping));
+        let written = written.inspect_err(|trouble| warn!(again = ?trouble.again, "{}", trouble.problem.message))?;
+        if !written.changed.is_empty() {
+            self.written.push(format!("status ({})", written.changed.join(", ")));
+        }
+        if let Some((_, fields)) = &written.slowed {
+            warn!(
+                fields = fields.join(", "),
+                "the module's status differs from call to call on equal input; it is written at growing intervals"
+            );
+        }
+        if !written.lost.is_empty() {
+            let text = format!("{}: {}", descriptor.primary, written.lost.join(", "));
+            self.shared.say_once(text, |text| {
+                warn!("the published schema does not keep these fields of status, they are left out: {text}; add them to the CRD");
+            });
+        }
+        Ok(written)
+    }
+}
+
+/// When a key with this in its way is looked at again.
+pub(super) fn next(again: Again) -> Next {
+    match again {
+        // Level, not edge: what wakes the key is known, the timer is for what nobody foresaw.
+        Again::OnChange => Next::Done,
+        Again::After(time) => Next::FailedAfter(time),
+        Again::Backoff => Next::Failed,
+    }
+}
+
+fn wanted(step: &Step) -> Option<&operator_core::plan::accept::Wanted> {
+    match step {
+        Step::Create(wanted) | Step::Change(wanted, _) => Some(wanted),
+        Step::Disown(_) | Step::Delete(_) | Step::Orphan(_) => None,
+    }
+}
+
+fn identity(resource: &Resource, step: &Step) -> (TypeRef, ObjectName) {
+    let name = match step {
+        Step::Create(wanted) => &wanted.desired.name,
+        Step::Change(_, live) | Step::Disown(live) | Step::Delete(live) | Step::Orphan(live) => &live.meta.name,
+    };
+    (resource.type_ref.clone(), name.clone())
+}
+
+fn reason_of(text: &'static str) -> Reason {
+    [
+        Reason::ModuleTrapped,
+        Reason::ModuleTimeout,
+        Reason::ModuleOutOfMemory,
+        Reason::LimitExceeded,
+        Reason::InvalidOutcome,
+    ]
+    .into_iter()
+    .find(|reason| reason.as_str() == text)
+    .unwrap_or(Reason::ModuleTrapped)
+}

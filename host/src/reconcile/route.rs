@@ -1,0 +1,106 @@
+//! From a change in a table to the keys that it may matter to.
+
+use super::{QueueKey, Shared};
+use crate::apply::Again;
+use crate::watch::{Sink, TypeState};
+use operator_core::contract::{ObjectName, TypeRef};
+use operator_core::object::Stored;
+use operator_core::queue::Priority;
+use operator_core::table::Change;
+use std::collections::HashSet;
+use std::time::Duration;
+use tracing::warn;
+
+/// How often a name is looked at that can't be watched, as too many are watched already.
+const UNWATCHED: Duration = Duration::from_secs(30);
+
+impl Sink for Shared {
+    /// Enqueues every key that a change matters to, but the one that made it.
+    fn changed(&self, type_ref: &TypeRef, change: &Change, author: Option<&QueueKey>) {
+        let wake = |key: QueueKey, priority| {
+            if author != Some(&key) {
+                self.enqueue(key, priority);
+            }
+        };
+        for (index, operator) in self.operators.iter().enumerate() {
+            let descriptor = operator.descriptor();
+            let priority = if change.initial { Priority::Backlog } else { Priority::Change };
+            if descriptor.primary == *type_ref {
+                wake(QueueKey { operator: index, name: change.name.clone() }, priority);
+            }
+            if change.initial || !descriptor.children.iter().any(|child| child.type_ref == *type_ref) {
+                continue;
+            }
+            let namespaced = self.watches.resource(&descriptor.primary).is_some_and(|resource| resource.namespaced);
+            let parents = [&change.old, &change.new].into_iter().flatten();
+            let parents: HashSet<ObjectName> =
+                parents.filter_map(|child| parent(&descriptor.primary, namespaced, child)).collect();
+            for name in parents {
+                wake(QueueKey { operator: index, name }, Priority::Change);
+            }
+        }
+        for key in self.waiters.of(type_ref, &change.name) {
+            wake(key, Priority::Change);
+        }
+    }
+
+    fn state_changed(&self, type_ref: &TypeRef) {
+        self.say_missing_primary(type_ref);
+        self.follow_state(type_ref);
+    }
+
+    fn definition_may_have_changed(&self, type_ref: &TypeRef) {
+        self.schemas.forget(type_ref);
+    }
+}
+
+impl Shared {
+    /// A primary type that can't be watched holds its module's keys, and there is no object to say so on.
+    fn say_missing_primary(&self, type_ref: &TypeRef) {
+        for operator in self.operators.iter().filter(|operator| operator.descriptor().primary == *type_ref) {
+            let module = &operator.descriptor().name;
+            match self.watches.state(type_ref) {
+                TypeState::Absent { .. } => warn!(
+                    module,
+                    r#type = %type_ref,
+                    "the primary type is not served; install it with: operator crd --module FILE | kubectl apply -f - (looked for again until it appears)"
+                ),
+                TypeState::Forbidden { message, .. } => warn!(
+                    module,
+                    r#type = %type_ref,
+                    message,
+                    "the primary type may not be watched; grant list and watch on it (tried again until it is allowed)"
+                ),
+                TypeState::Syncing | TypeState::Synced => {}
+            }
+        }
+    }
+
+    /// Replaces the names that a key waits for. Names that nobody waits for are watched no longer.
+    pub(super) fn wait_for(&self, key: &QueueKey, names: HashSet<(TypeRef, ObjectName)>) -> Again {
+        for (type_ref, name) in self.waiters.set(key, names.clone()) {
+            self.watches.unwatch_name(&type_ref, &name);
+        }
+        names.iter().map(|(type_ref, name)| self.watch_name(type_ref, name)).max().unwrap_or_default()
+    }
+
+    /// Waits for one more name.
+    pub(super) fn wait_also(&self, key: &QueueKey, identity: (TypeRef, ObjectName)) -> Again {
+        let (type_ref, name) = identity.clone();
+        self.waiters.add(key, identity);
+        self.watch_name(&type_ref, &name)
+    }
+
+    fn watch_name(&self, type_ref: &TypeRef, name: &ObjectName) -> Again {
+        if self.watches.watch_name(type_ref, name) { Again::OnChange } else { Again::After(UNWATCHED) }
+    }
+}
+
+/// The name of the primary that controls a child; None when another type does. The version in an owner reference may be an older one.
+fn parent(primary: &TypeRef, namespaced: bool, child: &Stored) -> Option<ObjectName> {
+    let controller = child.meta.controller.as_deref()?;
+    (controller.type_ref.kind == primary.kind && controller.type_ref.group() == primary.group()).then(|| ObjectName {
+        namespace: child.meta.name.namespace.clone().filter(|_| namespaced),
+        name: controller.name.clone(),
+    })
+}

@@ -1,0 +1,93 @@
+//! What a module is given, taken from the tables; and the digest by which an unchanged call is known.
+
+use super::memory::InputDigest;
+use operator_core::contract::{LiveObject, Snapshot, TypeRef};
+use operator_core::object::Stored;
+use sha2::{Digest, Sha256};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// A snapshot with the objects that it was made of.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) primary: Arc<Stored>,
+    /// Sorted by type and name.
+    children: Vec<(TypeRef, Arc<Stored>)>,
+    unavailable: Vec<TypeRef>,
+}
+
+impl Taken {
+    /// `children` are those of the declared types that the primary controls, as the tables hold them.
+    pub(super) fn new(
+        primary: Arc<Stored>,
+        mut children: Vec<(TypeRef, Arc<Stored>)>,
+        mut unavailable: Vec<TypeRef>,
+    ) -> Self {
+        children.sort_by(|(a_type, a), (b_type, b)| (a_type, &a.meta.name).cmp(&(b_type, &b.meta.name)));
+        unavailable.sort();
+        Self { primary, children, unavailable }
+    }
+
+    /// The live children, with the declared type of each.
+    pub(super) fn children(&self) -> &[(TypeRef, Arc<Stored>)] {
+        &self.children
+    }
+
+    /// As the module gets it. The texts are shared with the tables, not copied.
+    pub(super) fn for_module(&self) -> Snapshot {
+        let live = |(type_ref, stored): &(TypeRef, Arc<Stored>)| LiveObject {
+            type_ref: type_ref.clone(),
+            name: stored.meta.name.clone(),
+            json: Arc::clone(&stored.json),
+        };
+        Snapshot {
+            primary: Arc::clone(&self.primary.json),
+            children: self.children.iter().map(live).collect(),
+            unavailable: self.unavailable.clone(),
+        }
+    }
+
+    /// Digest of what the module saw but its own status and all resourceVersions.
+    pub(super) fn input(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for path in [&["spec"][..], &["metadata", "labels"], &["metadata", "annotations"]] {
+            self.primary.part(path).map(|raw| raw.get()).hash(&mut hasher);
+        }
+        for (_, stored) in &self.children {
+            stored.meta.uid.hash(&mut hasher);
+            for part in ["spec", "data", "status"] {
+                stored.part(&[part]).map(|raw| raw.get()).hash(&mut hasher);
+            }
+        }
+        self.unavailable.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Digest of the module and of every object with its version. `primary_version` stands for the primary's own: after the host's status
+    /// write it is the written one, as a call would see nothing else that is new.
+    pub(super) fn digest(&self, module: &str, primary_version: &str) -> InputDigest {
+        let mut hash = Sha256::new();
+        let mut part = |text: &str| {
+            hash.update((text.len() as u64).to_le_bytes());
+            hash.update(text);
+        };
+        part(module);
+        part(&self.primary.meta.uid);
+        part(primary_version);
+        for (type_ref, stored) in &self.children {
+            part(&type_ref.api_version);
+            part(&type_ref.kind);
+            part(&stored.meta.uid);
+            part(&stored.meta.resource_version.to_string());
+        }
+        for type_ref in &self.unavailable {
+            part("unavailable");
+            part(&type_ref.api_version);
+            part(&type_ref.kind);
+        }
+        let full: [u8; 32] = hash.finalize().into();
+        let mut short = InputDigest::default();
+        short.copy_from_slice(&full[..16]);
+        short
+    }
+}

@@ -1,0 +1,90 @@
+//! A worker thread: takes a key, runs its pass, says when it is due again.
+
+use super::pass::{Next, Pass};
+use super::{QueueKey, Shared};
+use operator_core::queue::{Popped, Priority};
+use rustix::time::{ClockId, clock_gettime};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::{debug, error, info_span};
+
+/// Starts the worker threads.
+pub(super) fn start(shared: &Arc<Shared>) -> std::io::Result<Vec<std::thread::JoinHandle<()>>> {
+    (0..shared.settings.workers)
+        .map(|number| {
+            let shared = Arc::clone(shared);
+            std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || work(&shared))
+        })
+        .collect()
+}
+
+/// Works until the queue is shut down.
+fn work(shared: &Shared) {
+    while let Some(popped) = shared.queue.next() {
+        let before = thread_cpu();
+        // A fault of ours in one pass is that key's problem: it backs off, and the thread goes on.
+        let next = catch_unwind(AssertUnwindSafe(|| pass(shared, &popped))).unwrap_or_else(|_| {
+            error!(object = %popped.key.name, "a pass panicked; this is a bug of the host, please report it");
+            Next::Failed
+        });
+        settle(shared, &popped.key, next);
+        shared.queue.done(&popped.key, thread_cpu().saturating_sub(before));
+    }
+}
+
+fn pass(shared: &Shared, popped: &Popped<QueueKey>) -> Next {
+    let key = &popped.key;
+    let Some(operator) = shared.operators.get(key.operator) else { return Next::Gone };
+    let module = operator.module.descriptor();
+    let span = info_span!(
+        "reconcile",
+        module = module.name,
+        digest = &operator.module.digest()[..12],
+        kind = module.primary.kind,
+        namespace = key.name.namespace.as_deref(),
+        name = &*key.name.name,
+        id = format!("{:08x}", fastrand::u32(..)),
+    );
+    let _entered = span.enter();
+    let permit = match shared.permits.permit() {
+        Ok(permit) => permit,
+        Err(error) => {
+            debug!(%error, "nothing is done");
+            return Next::Done;
+        }
+    };
+    let mut memory = shared.memories.take(key);
+    let next = Pass { shared, operator, key, permit: &permit, memory: &mut memory, written: Vec::new() }.run();
+    if next != Next::Gone {
+        shared.memories.put(key.clone(), memory);
+    }
+    next
+}
+
+/// Tells the queue when the key is due again.
+fn settle(shared: &Shared, key: &QueueKey, next: Next) {
+    let Some(operator) = shared.operators.get(key.operator) else { return };
+    match next {
+        Next::Gone => return shared.queue.remove(key),
+        Next::Failed => {
+            shared.queue.failed(key);
+        }
+        Next::FailedAfter(delay) => shared.queue.add_after(operator.lane, key.clone(), delay, Priority::Retry),
+        Next::After(delay) => {
+            shared.queue.forget(key);
+            shared.queue.add_after(operator.lane, key.clone(), delay, Priority::Retry);
+        }
+        Next::Done => shared.queue.forget(key),
+    }
+    let resync = shared.settings.resync;
+    if !resync.is_zero() {
+        let jittered = resync.mul_f64(0.9 + 0.2 * fastrand::f64());
+        shared.queue.add_after(operator.lane, key.clone(), jittered, Priority::Resync);
+    }
+}
+
+fn thread_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}

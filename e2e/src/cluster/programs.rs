@@ -88,7 +88,9 @@ impl Programs {
             .arg(flag("--kubeconfig=", kubeconfig))
             .arg(flag("--service-account-private-key-file=", &certificates.account_key))
             .args(["--leader-elect=false", "--secure-port=0"])
-            .arg("--use-service-account-credentials=false");
+            .arg("--use-service-account-credentials=false")
+            // On a busy machine the fake node's heartbeats come late; no test is about nodes that are lost.
+            .arg("--node-monitor-grace-period=24h");
         let mut scheduler = Command::new(self.path("kube-scheduler"));
         scheduler.arg(flag("--kubeconfig=", kubeconfig)).args(["--leader-elect=false", "--secure-port=0"]);
         let root = self.bin.parent().context("the programs lie in no folder")?;

@@ -1,5 +1,5 @@
-//! One watch of one type, as a state machine: what the API server answers and what the clock says goes in; which request
-//! to send next and how far the table may be trusted comes out.
+//! One watch of one type, as a state machine: what the API server answers and what the clock says goes in; which
+//! request to send next and how far the table may be trusted comes out.
 //!
 //! The semantics are client-go's (`tools/cache/reflector.go`) and KEP-3157's: the first list is streamed
 //! (`sendInitialEvents`) where the server can do that and read by pages otherwise, and is consistent (no
@@ -26,8 +26,8 @@ pub const SILENCE: Duration = Duration::from_secs(180);
 pub const RETRY_MAX: Duration = Duration::from_secs(30);
 /// A watch that ends sooner was no watch: the next one waits.
 const SHORT: Duration = Duration::from_secs(1);
-/// The server is asked to end a watch after a random time between these (client-go: 5 to 10 minutes), so that the watches
-/// of many clients spread over its replicas.
+/// The server is asked to end a watch after a random time between these (client-go: 5 to 10 minutes), so that the
+/// watches of many clients spread over its replicas.
 const SERVER_TIMEOUT: (u64, u64) = (300, 600);
 /// Objects a page (client-go `defaultPageSize`).
 const PAGE: u32 = 500;

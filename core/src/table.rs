@@ -9,8 +9,8 @@
 //! - What the server no longer has goes, what it still has stays: a list deletes nothing that is newer than the list, a
 //!   late answer brings nothing back, and a child that merely lost its label is told from a deleted one.
 //!
-//! Versions are compared only within a type, as Kubernetes permits (KEP-5504). Where they can't be compared, an entry of
-//! our own is fenced until its echo arrives, [`FENCE_TIMEOUT`] at most.
+//! Versions are compared only within a type, as Kubernetes permits (KEP-5504). Where they can't be compared, an entry
+//! of our own is fenced until its echo arrives, [`FENCE_TIMEOUT`] at most.
 
 mod entry;
 mod ingest;
@@ -109,8 +109,9 @@ pub struct Effects {
     pub changes: Vec<Change>,
     /// To be answered by [`Table::vanished_found`], [`Table::observed_absent`] or [`Table::presumed_gone`].
     pub vanished: Vec<Vanished>,
-    /// The server went back in time: every other watch of the type has to list anew, consistently.
-    pub new_epoch: bool,
+    /// The server went back in time, as after a restore of its storage: every watch of the type has to list anew,
+    /// consistently.
+    pub went_back: bool,
 }
 
 /// What a name stands for.
@@ -131,6 +132,13 @@ pub struct ObjectVersion {
     pub uid: Arc<str>,
     /// Which state.
     pub version: ResourceVersion,
+}
+
+impl ObjectVersion {
+    /// Whether a later answer shows the object at an earlier state than this one.
+    fn is_newer_than(&self, answer: &Content) -> bool {
+        answer.uid() == Some(&self.uid) && answer.version().is_some_and(|version| self.version.is_newer_than(version))
+    }
 }
 
 #[cfg(test)]

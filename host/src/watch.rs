@@ -1,9 +1,9 @@
 //! From the API server to the object tables: one task a watch, one table a type.
 //!
-//! In come the types that modules need; out come tables to read from, [`Sink::changed`] for every change that may matter to a key, and the
-//! state of each type, without which no key may run. Decisions are the core's ([`operator_core::reflector`], [`operator_core::table`]); here
-//! are the connections, the locks and the tasks. The host's own writes and single reads pass through here too, because their answers enter
-//! the tables at once.
+//! In come the types that modules need; out come tables to read from, [`Sink::changed`] for every change that may
+//! matter to a key, and the state of each type, without which no key may run. Decisions are the core's
+//! ([`operator_core::reflector`], [`operator_core::table`]); here are the connections, the locks and the tasks. The
+//! host's own writes and single reads pass through here too, because their answers enter the tables at once.
 
 mod names;
 mod request;
@@ -25,6 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockRea
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 /// Who writes: the key of a pass, so that its own writes do not wake it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -113,8 +114,8 @@ impl Watches {
         }))
     }
 
-    /// Starts watching what modules need; types and scopes that several need are watched once. To be called once: what changes before has
-    /// no sink.
+    /// Starts watching what modules need; types and scopes that several need are watched once. To be called once: what
+    /// changes before has no sink.
     pub fn start(&self, needs: &[Need], sink: Arc<dyn Sink>) {
         // Err: it was called before; the first sink stays.
         let _ = self.0.sink.set(sink);
@@ -209,6 +210,9 @@ impl Shared {
 
     /// Passes on what a table said.
     fn dispatch(self: &Arc<Self>, watched: &Arc<WatchedType>, effects: Effects, author: Option<&Author>) {
+        if effects.went_back {
+            watched.relist();
+        }
         if let Some(sink) = self.sink.get() {
             for change in &effects.changes {
                 let author = author.filter(|_| change.origin == Origin::OwnWrite);
@@ -232,6 +236,12 @@ impl WatchedType {
 
     fn running(&self) -> MutexGuard<'_, HashMap<WatchId, Running>> {
         self.watches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The server went back in time: every watch lists anew.
+    fn relist(&self) {
+        warn!(r#type = %self.type_ref, "the API server went back in time: what was known of the type is replaced");
+        self.running().values().for_each(|watch| watch.relist.notify_one());
     }
 
     fn state(&self) -> TypeState {

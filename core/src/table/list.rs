@@ -27,11 +27,11 @@ impl Table {
         let Some(membership) = self.watches.get_mut(&watch) else { return effects };
         let Some(list) = membership.list.take() else { return effects };
         let went_back = |floor: &ResourceVersion| version.compare(floor) == Some(Ordering::Less);
-        effects.new_epoch = list.floor.as_ref().is_some_and(went_back);
-        let replaces = effects.new_epoch || membership.replace;
+        effects.went_back = list.floor.as_ref().is_some_and(went_back);
+        let replaces = effects.went_back || membership.replace;
         membership.told = Some(version.clone());
         membership.replace = false;
-        if effects.new_epoch {
+        if effects.went_back {
             self.start_epoch(watch);
         }
         self.remove_unlisted(watch, &list, version, replaces, now, &mut effects);

@@ -18,8 +18,8 @@ pub(super) struct Tombstone {
     uid: Arc<str>,
     /// The last state that the table held. Older ones under this name, of whichever object, are history.
     last: Option<ResourceVersion>,
-    /// A read found nothing: later states are history as well. After our own delete they show that the object only began
-    /// to terminate.
+    /// A read found nothing: later states are history as well. After our own delete they show that the object only
+    /// began to terminate.
     is_seen_gone: bool,
 }
 
@@ -41,10 +41,12 @@ impl Tombstone {
     }
 }
 
-/// A write that waits for its answer. What watches tell of the name meanwhile is in the table at once; who is woken by it
-/// is decided when the answer shows which of it was our own doing.
-#[derive(Debug, Default)]
+/// A write that waits for its answer. What watches tell of the name meanwhile is in the table at once; who is woken by
+/// it is decided when the answer shows which of it was our own doing.
+#[derive(Debug)]
 pub(super) struct InFlight {
+    /// What the table held when it was sent.
+    known: Option<ObjectVersion>,
     held: Option<Change>,
     told: Vec<Told>,
 }
@@ -71,7 +73,8 @@ impl Table {
     /// A write of this name is about to be sent; one name has one writer at a time. Exactly one of
     /// [`Table::own_write`], [`Table::own_delete`], [`Table::write_failed`] and [`Table::write_lost`] must follow.
     pub fn write_started(&mut self, name: &ObjectName) {
-        self.writes.insert(name.clone(), InFlight::default());
+        let known = self.known(name);
+        self.writes.insert(name.clone(), InFlight { known, held: None, told: Vec::new() });
     }
 
     /// The server answered a write with this object. It enters if it is newer than what the table and its watches know.
@@ -82,6 +85,8 @@ impl Table {
         let content = Content::Present(object);
         let answer = Told::at(&content);
         let selected = self.is_selected(&content);
+        let known = self.writes.get(&name).and_then(|flight| flight.known.as_ref());
+        effects.went_back = known.is_some_and(|known| known.is_newer_than(&content));
         for membership in self.watches.values_mut().filter(|watch| watch.scope.covers(&name, selected)) {
             membership.own = newest(membership.own.as_ref(), Some(&version)).cloned();
         }
@@ -132,9 +137,10 @@ impl Table {
     }
 
     /// A consistent read found this object. It enters if it is newer and if a watch selects it or it is the same object
-    /// as before; what nobody watches would grow old here.
-    pub fn observed(&mut self, content: Content, now: Instant) -> Effects {
-        let mut effects = Effects::default();
+    /// as before; what nobody watches would grow old here. `known` is what the table held when the read was sent.
+    pub fn observed(&mut self, content: Content, known: Option<&ObjectVersion>, now: Instant) -> Effects {
+        let went_back = known.is_some_and(|known| known.is_newer_than(&content));
+        let mut effects = Effects { went_back, ..Effects::default() };
         let name = content.name().clone();
         let vanished = self.entries.get_mut(&name).and_then(|entry| entry.vanished.take());
         self.take_in_read(content, now, &mut effects);

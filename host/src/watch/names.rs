@@ -9,7 +9,8 @@ use std::sync::PoisonError;
 const NAMES_MAX: usize = 64;
 
 impl Watches {
-    /// Watches one name, until [`Watches::unwatch_name`]. False where too many names are watched already: then it has to be asked for.
+    /// Watches one name, until [`Watches::unwatch_name`]. False where too many names are watched already: then it has
+    /// to be asked for.
     pub fn watch_name(&self, type_ref: &TypeRef, name: &ObjectName) -> bool {
         let mut names = self.0.names.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (type_ref.clone(), name.clone());

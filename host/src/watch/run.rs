@@ -172,9 +172,6 @@ impl Task {
             Heard::Progress(version) => self.watched.write().progressed(self.id, &version),
             Heard::ListComplete(version) => {
                 let effects = self.watched.write().list_completed(self.id, &version, now);
-                if effects.new_epoch {
-                    self.relist_others();
-                }
                 self.dispatch(effects);
                 self.tell_of_a_free_name();
                 self.publish();
@@ -191,8 +188,8 @@ impl Task {
         match Content::from_decoded(decoded) {
             Ok(content) => {
                 if let Content::Unreadable(object) = &content {
-                    let type_ref = &self.watched.type_ref;
-                    warn!(r#type = %type_ref, object = %object.name, reason = object.message, "an object can't be read: it is left alone");
+                    let (name, reason) = (&object.name, &object.message);
+                    warn!(r#type = %self.watched.type_ref, object = %name, reason, "an object can't be read: it is left alone");
                 }
                 Some(content)
             }
@@ -215,13 +212,6 @@ impl Task {
         if matches!(self.watched.read().lookup(&name), Lookup::Absent) {
             let change = Change { name, old: None, new: None, origin: Origin::Watch, initial: true };
             self.dispatch(Effects { changes: vec![change], ..Effects::default() });
-        }
-    }
-
-    fn relist_others(&self) {
-        warn!(r#type = %self.watched.type_ref, "the API server went back in time: what was known of the type is replaced");
-        for (_, other) in self.watched.running().iter().filter(|(id, _)| **id != self.id) {
-            other.relist.notify_one();
         }
     }
 
@@ -252,7 +242,7 @@ impl Task {
                 warn!(r#type = %type_ref, reason = message, "the type is not served; trying again until it is");
             }
             State::Forbidden { message } => {
-                warn!(r#type = %type_ref, namespace, reason = message, "may not list and watch the type; trying again until it is allowed");
+                warn!(r#type = %type_ref, namespace, reason = message, "may not list and watch; trying again until it is allowed");
             }
             State::Failing { message } => {
                 warn!(r#type = %type_ref, namespace, reason = message, "the watch fails; trying again");

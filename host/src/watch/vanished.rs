@@ -33,7 +33,7 @@ async fn find_out(shared: &Arc<Shared>, watched: &Arc<WatchedType>, vanished: &V
             Err(error) => {
                 let wait = backoff.next(Instant::now(), &mut rng).min(RETRY_MAX);
                 let (type_ref, name) = (&watched.type_ref, &vanished.name);
-                warn!(r#type = %type_ref, object = %name, %error, ?wait, "can't find out whether a child was deleted; trying again");
+                warn!(r#type = %type_ref, object = %name, %error, ?wait, "can't find out whether a child is deleted; trying again");
                 tokio::time::sleep(wait).await;
             }
         }
@@ -56,8 +56,8 @@ async fn read(shared: &Shared, watched: &WatchedType, vanished: &Vanished) -> Re
 }
 
 impl Shared {
-    /// Whether the object that controls a child is there and not going away, as far as the tables know. The version of its type in the owner
-    /// reference may be another one than that of its table.
+    /// Whether the object that controls a child is there and not going away, as far as the tables know. The version of
+    /// its type in the owner reference may be another one than that of its table.
     fn has_parent(&self, watched: &WatchedType, child: &ObjectName) -> bool {
         let Lookup::Present(child) = watched.read().lookup(child) else { return false };
         let Some(controller) = child.meta.controller.as_deref() else { return false };

@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 impl Watches {
-    /// Reads one object from the server, whoever's it is, and gives what is there. The table learns of it as far as a watch selects it.
+    /// Reads one object from the server, whoever's it is, and gives what is there. The table learns of it as far as a
+    /// watch selects it.
     ///
     /// # Errors
     /// No answer, or one that is no success; 404 of the object is no error.
@@ -29,17 +30,19 @@ impl Watches {
                     Content::Present(object) => Lookup::Present(object.clone()),
                     Content::Unreadable(object) => Lookup::Unreadable(object.clone()),
                 };
-                (lookup, watched.write().observed(content, Instant::now()))
+                (lookup, watched.write().observed(content, known.as_ref(), Instant::now()))
             }
         };
         self.0.dispatch(&watched, effects, None);
         Ok(lookup)
     }
 
-    /// Sends a write that is answered with the object, and lets the answer enter the table. Every interested key but the author's is woken.
+    /// Sends a write that is answered with the object, and lets the answer enter the table. Every interested key but
+    /// the author's is woken.
     ///
     /// # Errors
-    /// As [`ApiServer::write`](crate::api::ApiServer::write). Where nobody knows whether it was carried out the object is doubtful from then on.
+    /// As [`ApiServer::write`](crate::api::ApiServer::write). Where nobody knows whether it was carried out the object
+    /// is doubtful from then on.
     pub async fn write(
         &self,
         permit: &Permit,
@@ -80,8 +83,8 @@ impl Watches {
             }
             Err(error) => return Err(in_flight.failed(error)),
         };
-        // Some types answer with a Status, some with the object as it last was; one that waits for finalizers or its grace period has a
-        // deletionTimestamp.
+        // Some types answer with a Status, some with the object as it last was; one that waits for finalizers or its
+        // grace period has a deletionTimestamp.
         match in_flight.decode(&body) {
             Ok(object) if object.meta.terminating && object.meta.uid == live.meta.uid => drop(in_flight.wrote(object)),
             Ok(_) => in_flight.deleted(&live.meta.uid),

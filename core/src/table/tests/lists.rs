@@ -107,7 +107,7 @@ fn a_server_that_went_back_in_time_starts_a_new_epoch() {
     let _ = bench.own_write(&draft("b", "u2", 600));
     let _ = bench.upserted(&draft("c", "u3", 700));
     let effects = bench.list(450, &[draft("a", "u1", 400), draft("b", "u2", 410)]);
-    assert!(effects.new_epoch);
+    assert!(effects.went_back);
     assert_eq!(bench.shows("a").as_deref(), Some("u1@400"));
     assert_eq!(bench.shows("b").as_deref(), Some("u2@410"), "the fence outlived its epoch");
     assert_eq!(bench.shows("c"), None);
@@ -121,14 +121,15 @@ fn a_new_epoch_holds_for_the_other_watches_too() {
     let (single, _) = bench.table.join_watch(&Scope::single(&name("a")));
     bench.table.list_started(single, true);
     let _ = bench.table.list_completed(single, &version(900), bench.now);
-    // The first list after the restore is that of everything; what the single watch once told must not stand against it.
+    // The first list after the restore is that of everything; what the single watch once told must not stand against
+    // it.
     let effects = bench.list(450, &[draft("a", "u1", 400)]);
-    assert!(effects.new_epoch);
+    assert!(effects.went_back);
     assert_eq!(bench.shows("a").as_deref(), Some("u1@400"));
     // The single watch lists: not again a new epoch, and nothing of the new one is lost.
     bench.table.list_started(single, true);
     let _ = bench.table.upserted(single, draft("a", "u1", 400).content(), bench.now);
-    assert!(!bench.table.list_completed(single, &version(451), bench.now).new_epoch);
+    assert!(!bench.table.list_completed(single, &version(451), bench.now).went_back);
     assert_eq!(bench.shows("a").as_deref(), Some("u1@400"));
 }
 
@@ -138,7 +139,7 @@ fn a_list_from_a_lagging_cache_is_no_new_epoch() {
     let _ = bench.own_write(&draft("a", "u", 9));
     bench.table.list_started(bench.watch, false);
     let effects = bench.table.list_completed(bench.watch, &version(5), bench.now);
-    assert!(!effects.new_epoch && effects.changes.is_empty());
+    assert!(!effects.went_back && effects.changes.is_empty());
     assert_eq!(bench.shows("a").as_deref(), Some("u@9"));
 }
 

@@ -248,7 +248,9 @@ impl World {
                 self.table.own_write(object.stored(), self.now)
             }
             Pending::Deleted { name, uid } => self.table.own_delete(&super::name(name), &uid),
-            Pending::Read { found: Some(object), .. } => self.table.observed(object.content(), self.now),
+            Pending::Read { found: Some(object), known, .. } => {
+                self.table.observed(object.content(), known.as_ref(), self.now)
+            }
             Pending::Read { name, found: None, known } => {
                 self.table.observed_absent(&super::name(name), known.as_ref())
             }
@@ -304,12 +306,12 @@ impl World {
             self.take(effects);
         }
         let effects = self.table.list_completed(id, &super::version(at), self.now);
-        assert!(!effects.new_epoch, "a server that never went back was taken for one that did");
         self.take(effects);
         self.watches[watch].2 = Connection::Open(at);
     }
 
     fn take(&mut self, effects: Effects) {
+        assert!(!effects.went_back, "a server that never went back was taken for one that did");
         self.vanished.extend(effects.vanished);
         for change in effects.changes.into_iter().filter(|change| change.origin == Origin::Watch) {
             self.foreign_wakes += 1;

@@ -84,7 +84,7 @@ fn a_lost_answer_makes_the_name_doubtful_until_it_is_read() {
     bench.table.write_started(&name("a"));
     let _ = bench.table.write_lost(&name("a"));
     assert!(bench.table.is_doubtful(&name("a")));
-    let _ = bench.table.observed(draft("a", "u", 5).content(), bench.now);
+    let _ = bench.table.observed(draft("a", "u", 5).content(), None, bench.now);
     assert!(!bench.table.is_doubtful(&name("a")));
     assert_eq!(bench.shows("a").as_deref(), Some("u@5"));
 
@@ -107,7 +107,7 @@ fn a_read_that_found_nothing_removes_only_what_was_known_when_it_was_sent() {
 #[test]
 fn a_read_object_that_nobody_watches_is_not_kept() {
     let mut bench = Bench::selecting();
-    let _ = bench.table.observed(draft("a", "u", 5).unlabelled().content(), bench.now);
+    let _ = bench.table.observed(draft("a", "u", 5).unlabelled().content(), None, bench.now);
     assert_eq!(bench.shows("a"), None, "it would grow old unseen");
 }
 
@@ -141,4 +141,22 @@ fn children_are_found_by_their_controller_and_follow_it() {
     let _ = bench.deleted(&draft("a", "u2", 6).terminating());
     assert_eq!(names(&bench, "parent"), [""; 0]);
     assert_eq!(names(&bench, "other"), ["b", "c"]);
+}
+
+#[test]
+fn an_answer_that_is_older_than_what_was_known_shows_that_the_server_went_back_in_time() {
+    let mut bench = Bench::selecting();
+    let _ = bench.upserted(&draft("a", "u", 500));
+    bench.table.write_started(&name("a"));
+    assert!(bench.own_write(&draft("a", "u", 400)).went_back);
+
+    // What came in while the write was under way proves nothing, nor does a write that changed nothing.
+    bench.table.write_started(&name("b"));
+    let _ = bench.upserted(&draft("b", "v", 600));
+    assert!(!bench.own_write(&draft("b", "v", 590)).went_back);
+    bench.table.write_started(&name("b"));
+    assert!(!bench.own_write(&draft("b", "v", 600)).went_back);
+
+    let known = bench.table.known(&name("b"));
+    assert!(bench.table.observed(draft("b", "v", 450).content(), known.as_ref(), bench.now).went_back);
 }

@@ -19,6 +19,7 @@ use crate::api::discovery::{Discovery, Resource};
 use operator_core::contract::{ObjectName, TypeRef};
 use operator_core::object::{Decoder, Stored};
 use operator_core::table::{Change, Effects, Lookup, Origin, Scope, Table, WatchId};
+use run::Task;
 use state::Standing;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -119,13 +120,19 @@ impl Watches {
     pub fn start(&self, needs: &[Need], sink: Arc<dyn Sink>) {
         // Err: it was called before; the first sink stays.
         let _ = self.0.sink.set(sink);
+        let mut tasks = Vec::new();
         for need in needs {
             let watched = self.0.watched_or_new(&need.type_ref);
             let everywhere = need.namespaces.is_empty().then_some(None);
             let namespaces = need.namespaces.iter().map(|namespace| Some(Arc::from(namespace.as_str())));
             for namespace in everywhere.into_iter().chain(namespaces) {
-                self.0.join(&watched, &Scope { namespace, name: None, selected: need.labelled });
+                let scope = Scope { namespace, name: None, selected: need.labelled };
+                tasks.extend(self.0.join(&watched, &scope).1);
             }
+        }
+        // Not earlier: a type is synced when all of its watches are, so that all have to be known before the first one is.
+        for task in tasks {
+            self.0.spawn(task);
         }
     }
 
@@ -189,10 +196,10 @@ impl Shared {
         Arc::clone(types.entry(type_ref.clone()).or_insert_with(new))
     }
 
-    /// Joins the watch of a scope, and starts it if nobody did before.
-    fn join(self: &Arc<Self>, watched: &Arc<WatchedType>, scope: &Scope) -> WatchId {
+    /// Joins the watch of a scope; if nobody did before, its task is to be spawned.
+    fn join(self: &Arc<Self>, watched: &Arc<WatchedType>, scope: &Scope) -> (WatchId, Option<Task>) {
         let (id, is_new) = watched.write().join_watch(scope);
-        if is_new {
+        let task = is_new.then(|| {
             let relist = Arc::new(Notify::new());
             let stop = self.stop.child_token();
             let running = Running {
@@ -202,10 +209,13 @@ impl Shared {
                 stop: stop.clone(),
             };
             watched.running().insert(id, running);
-            let task = run::Task::new(Arc::clone(self), Arc::clone(watched), id, scope.clone(), relist);
-            self.handle.spawn(async move { stop.run_until_cancelled(task.run()).await });
-        }
-        id
+            Task::new(Arc::clone(self), Arc::clone(watched), id, scope.clone(), relist, stop)
+        });
+        (id, task)
+    }
+
+    fn spawn(&self, task: Task) {
+        self.handle.spawn(task.run());
     }
 
     /// Passes on what a table said.

@@ -55,9 +55,17 @@ impl Discovery {
     /// # Errors
     /// The group and version could not be asked for.
     pub async fn resource(&self, api: &ApiServer, type_ref: &TypeRef) -> Result<Option<Arc<Resource>>, ApiError> {
-        if let Some(known) = self.known(type_ref) {
-            return Ok(Some(known));
+        match self.known(type_ref) {
+            Some(known) => Ok(Some(known)),
+            None => self.refresh(api, type_ref).await,
         }
+    }
+
+    /// Asks how a type is served though it may be known: its definition may have changed.
+    ///
+    /// # Errors
+    /// The group and version could not be asked for.
+    pub async fn refresh(&self, api: &ApiServer, type_ref: &TypeRef) -> Result<Option<Arc<Resource>>, ApiError> {
         let document = match api.get(&group_path(&type_ref.api_version)).await {
             Ok(document) => document,
             Err(ApiError::Answer(answer)) if answer.code == 404 => return Ok(None),

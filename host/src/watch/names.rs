@@ -21,7 +21,9 @@ impl Watches {
             return false;
         }
         let watched = self.0.watched_or_new(type_ref);
-        names.insert(key, self.0.join(&watched, &Scope::single(name)));
+        let (id, task) = self.0.join(&watched, &Scope::single(name));
+        names.insert(key, id);
+        task.into_iter().for_each(|task| self.0.spawn(task));
         true
     }
 

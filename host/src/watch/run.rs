@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 pub(super) struct Task {
@@ -17,8 +18,11 @@ pub(super) struct Task {
     id: WatchId,
     scope: Scope,
     relist: Arc<Notify>,
+    stop: CancellationToken,
     reflector: Reflector,
     has_listed: bool,
+    /// The type's definition may have changed since it was asked for.
+    is_stale: bool,
 }
 
 impl Task {
@@ -28,12 +32,20 @@ impl Task {
         id: WatchId,
         scope: Scope,
         relist: Arc<Notify>,
+        stop: CancellationToken,
     ) -> Self {
-        Self { shared, watched, id, scope, relist, reflector: Reflector::new(fastrand::u64(..)), has_listed: false }
+        let reflector = Reflector::new(fastrand::u64(..));
+        Self { shared, watched, id, scope, relist, stop, reflector, has_listed: false, is_stale: false }
     }
 
-    /// Runs until it is cancelled.
+    /// Runs until it is stopped.
     pub(super) async fn run(mut self) {
+        let stop = self.stop.clone();
+        // None: stopped.
+        let _ = stop.run_until_cancelled(self.follow()).await;
+    }
+
+    async fn follow(&mut self) {
         loop {
             match self.reflector.next(Instant::now()) {
                 Step::Send(request) => self.send(request).await,
@@ -59,16 +71,23 @@ impl Task {
         } else {
             self.page(&path).await;
         }
-        if self.reflector.ended_early()
-            && let Some(sink) = self.shared.sink.get()
-        {
-            sink.definition_may_have_changed(&self.watched.type_ref);
+        if self.reflector.ended_early() {
+            self.is_stale = true;
+            if let Some(sink) = self.shared.sink.get() {
+                sink.definition_may_have_changed(&self.watched.type_ref);
+            }
         }
     }
 
-    async fn path(&self, request: &Request) -> Result<String, Fault> {
+    async fn path(&mut self, request: &Request) -> Result<String, Fault> {
         let type_ref = &self.watched.type_ref;
-        match self.shared.discovery.resource(&self.shared.api, type_ref).await {
+        let Shared { discovery, api, .. } = &*self.shared;
+        let resource = match self.is_stale {
+            true => discovery.refresh(api, type_ref).await,
+            false => discovery.resource(api, type_ref).await,
+        };
+        self.is_stale &= resource.is_err();
+        match resource {
             Ok(Some(resource)) => Ok(request::path(&resource, &self.scope, &self.shared.installation, request)),
             Ok(None) => Err(Fault::absent(format!("the API server does not serve {type_ref}"))),
             Err(error) => Err(request::fault(&error)),

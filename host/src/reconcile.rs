@@ -72,7 +72,12 @@ impl Operator {
 
     /// The primary as children's owner.
     fn parent<'a>(&'a self, primary: &'a Stored) -> Parent<'a> {
-        Parent { kind: &self.descriptor().primary.kind, uid: &primary.meta.uid, manager: &self.manager }
+        Parent {
+            type_ref: &self.descriptor().primary,
+            name: &primary.meta.name.name,
+            uid: &primary.meta.uid,
+            manager: &self.manager,
+        }
     }
 
     fn descriptor(&self) -> &Descriptor {

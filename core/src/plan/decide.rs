@@ -3,7 +3,7 @@
 //! *Keep* has one definition: the live annotation equals the desired hash and our owned set is whole. Warm, the set is the one that was
 //! whole before; cold, it is compared with the desired paths. Values are never compared.
 
-use crate::contract::OnPrune;
+use crate::contract::{OnPrune, TypeRef};
 use crate::object::{OwnedSet, Record, ResourceVersion, Stored};
 use crate::plan::accept::Wanted;
 use crate::plan::keep::{Verdict, keep};
@@ -11,6 +11,7 @@ use crate::reconciled::{Problem, Reason};
 use crate::revert::RevertBudget;
 use crate::schema::{NeedsSchema, Published};
 use crate::table::Lookup;
+use serde_json::json;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -83,7 +84,9 @@ pub enum Decision {
 #[derive(Clone, Copy, Debug)]
 pub struct Parent<'a> {
     /// The primary's type, for messages.
-    pub kind: &'a str,
+    pub type_ref: &'a TypeRef,
+    /// The primary's name, for messages.
+    pub name: &'a str,
     /// The primary's uid.
     pub uid: &'a str,
     /// The module's field manager.
@@ -179,15 +182,28 @@ pub fn not_ours(stored: &Stored, parent: Parent<'_>) -> Option<String> {
         Some(controller) if &*controller.uid == parent.uid => None,
         Some(controller) => Some(format!(
             "controlled by {} {} (uid {}), not by this {}; delete it or choose another name",
-            controller.type_ref.kind, controller.name, controller.uid, parent.kind
+            controller.type_ref.kind, controller.name, controller.uid, parent.type_ref.kind
         )),
         None => Some(format!(
-            "exists and has no controller, so it is not this {kind}'s; delete it, choose another name, or hand it over by an \
-             owner reference with controller: true and uid {uid}",
-            kind = parent.kind,
-            uid = parent.uid
+            "exists and has no controller, so it is not this {}'s; delete it, choose another name, or hand it over: {}",
+            parent.type_ref.kind,
+            hand_over(stored, parent)
         )),
     }
+}
+
+/// The command by which a person makes the object this parent's.
+fn hand_over(stored: &Stored, parent: Parent<'_>) -> String {
+    let TypeRef { kind, .. } = &*stored.meta.type_ref;
+    let dot = if stored.meta.type_ref.group().is_empty() { "" } else { "." };
+    let resource = format!("{}{dot}{}", kind.to_ascii_lowercase(), stored.meta.type_ref.group());
+    let namespace = stored.meta.name.namespace.as_deref().map(|name| format!(" -n {name}")).unwrap_or_default();
+    let owner = json!([{
+        "apiVersion": parent.type_ref.api_version, "kind": parent.type_ref.kind, "name": parent.name, "uid": parent.uid,
+        "controller": true, "blockOwnerDeletion": true,
+    }]);
+    let patch = json!({ "metadata": { "ownerReferences": owner } });
+    format!("kubectl patch {resource} {}{namespace} --type=merge -p '{patch}'", stored.meta.name.name)
 }
 
 /// Who takes which field away, as far as managedFields told.
@@ -231,13 +247,12 @@ pub fn prune(stored: &Stored, allowed: OnPrune) -> Prune {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::{ObjectName, OnImmutable, TypeRef};
+    use crate::contract::{ObjectName, OnImmutable};
     use crate::object::Decoder;
     use crate::plan::canonical::Desired;
     use std::time::Duration;
 
     const MANAGER: &str = "operator-host/m";
-    const PARENT: Parent<'_> = Parent { kind: "Thing", uid: "parent", manager: MANAGER };
 
     fn wanted(value: &str) -> Wanted {
         let text =
@@ -270,7 +285,9 @@ mod tests {
     const OWNED: &str = r#""f:data":{"f:k":{}},"#;
 
     fn ask(wanted: &Wanted, live: &Lookup, memory: &mut ChildMemory, now: Instant) -> Decision {
-        decide(wanted, live, PARENT, Published::Nothing, memory, now)
+        let type_ref = TypeRef::new("example.com/v1", "Thing");
+        let parent = Parent { type_ref: &type_ref, name: "t", uid: "parent", manager: MANAGER };
+        decide(wanted, live, parent, Published::Nothing, memory, now)
     }
 
     #[test]
@@ -307,6 +324,7 @@ mod tests {
         };
         assert_eq!(problem.reason, Reason::ChildNotOwned);
         assert!(problem.message.contains("has no controller"), "{}", problem.message);
+        assert!(problem.message.contains("kubectl patch configmap a -n shop --type=merge -p"), "{}", problem.message);
         let theirs = free.replace(
             r#""uid":"u""#,
             r#""uid":"u","ownerReferences":[{"apiVersion":"apps/v1","kind":"Deployment","name":"d","uid":"o","controller":true}]"#,

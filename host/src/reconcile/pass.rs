@@ -12,6 +12,7 @@ use super::{Operator, QueueKey, Shared};
 use crate::api::discovery::Resource;
 use crate::apply::{Again, Applier, StatusWrite, Step, Trouble, Written, write_status};
 use crate::lead::Permit;
+use futures::stream::{self, StreamExt as _};
 use operator_core::contract::{Key, ObjectName, TypeRef};
 use operator_core::object::Stored;
 use operator_core::plan::canonical::Owner;
@@ -23,6 +24,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tracing::{debug, info, warn};
 
+/// Requests of one pass that are on their way at the same time.
+const REQUESTS: usize = 16;
 /// Calls of one pass before it counts as unsettled.
 const ROUNDS: usize = 3;
 /// Looks again at what should have woken the key by itself.
@@ -182,7 +185,8 @@ impl Pass<'_> {
                 break;
             }
             let requests = steps.iter().map(|(resource, step)| applier.take(resource, step));
-            let results = shared.handle.block_on(futures::future::join_all(requests));
+            let results = stream::iter(requests).buffered(REQUESTS).collect::<Vec<_>>();
+            let results = shared.handle.block_on(results);
             for ((resource, step), result) in steps.iter().zip(results) {
                 match result {
                     Ok(written) => recreates |= self.note(resource, step, &written),

@@ -356,6 +356,14 @@ fn recorded_streamed_lists_sync_the_table() {
 }
 
 #[test]
+fn a_recorded_stripped_label_is_a_question_not_a_deletion() {
+    let (_, table, names) = play("selector-label-removed", Scope { selected: true, ..Scope::default() });
+    assert_eq!(names, ["a"], "the module saw a gap");
+    let name = crate::contract::ObjectName::new(Some("vec-watch"), "a");
+    assert!(table.is_vanished(&name));
+}
+
+#[test]
 fn recorded_changes_end_as_the_server_does() {
     let mut bench = Bench::watching();
     let mut seen = Vec::new();

@@ -111,6 +111,10 @@ impl Table {
         for name in forgotten.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
             self.entries.remove(&name);
         }
+        let untold = self.tombstones.keys().filter(|name| !self.is_covered(name, true));
+        for name in untold.cloned().collect::<Vec<_>>() {
+            self.tombstones.remove(&name);
+        }
         true
     }
 

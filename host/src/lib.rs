@@ -1,5 +1,6 @@
 //! The operator host.
 
 pub mod lead;
+pub mod module;
 pub mod observe;
 pub mod queue;

@@ -1,0 +1,190 @@
+//! Modules: a file becomes a callable, limited thing.
+//!
+//! In: `.wasm` files, then a key and a snapshot a call. Out: the module's answer, or a [`CallError`] whose class is the
+//! reason of a condition. Guaranteed: a call ends within its limits and frees its thread; it sees nothing but its
+//! snapshot; the same snapshot gives the same bytes; nothing is left of one call in the next.
+
+mod bindings;
+mod cache;
+mod call;
+mod compile;
+mod contract;
+mod convert;
+mod descriptor;
+mod engine;
+mod error;
+mod imports;
+mod limits;
+mod log;
+mod map;
+mod preflight;
+mod runtime;
+mod source;
+mod wasi;
+
+use std::fmt;
+use std::time::Duration;
+
+use operator_core::contract::{Descriptor, Failure, Key, Outcome, Snapshot};
+
+pub use compile::{CompileArgs, compile_main};
+pub use error::{CallError, TimeLimit};
+pub use limits::Limits;
+pub use log::{GuestLog, LogLevel, LogLine};
+pub use preflight::{LoadError, Problem};
+pub use runtime::{Runtime, RuntimeOptions, conflicts};
+pub use source::ModuleKind;
+
+use call::{Callee, Ran};
+use contract::Surface;
+
+/// A loaded module, shared by all threads that call it.
+pub struct Module {
+    descriptor: Descriptor,
+    digest: String,
+    kind: ModuleKind,
+    surface: Surface,
+    callee: Callee,
+}
+
+/// What came of a call, and what it cost.
+#[derive(Debug)]
+pub struct CallReport {
+    /// The module's answer, or why there is none.
+    pub result: Result<Result<Outcome, Failure>, CallError>,
+    /// Whether the module read the time: then an equal snapshot need not give an equal answer later.
+    pub asked_clock: bool,
+    /// CPU time of the calling thread, making and dropping the instance included.
+    pub cpu: Duration,
+    /// Time on the wall.
+    pub wall: Duration,
+    /// Bytes of memories and tables that the instance had in the end.
+    pub memory_peak: usize,
+    /// What the module wrote; it was traced already.
+    pub log: GuestLog,
+}
+
+impl Module {
+    fn new(descriptor: Descriptor, digest: [u8; 32], kind: ModuleKind, surface: Surface, callee: Callee) -> Self {
+        Self { descriptor, digest: cache::hex(&digest), kind, surface, callee }
+    }
+
+    /// What the module says of itself; checked at load.
+    pub fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    /// SHA-256 of the file, in hexadecimal.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// What kind of file it came from.
+    pub fn kind(&self) -> ModuleKind {
+        self.kind
+    }
+
+    /// Names of its imports, as the file orders them.
+    pub fn imports(&self) -> &[String] {
+        &self.surface.imports
+    }
+
+    /// Names of its exports, as the file orders them.
+    pub fn exports(&self) -> &[String] {
+        &self.surface.exports
+    }
+
+    /// Version of `operator:reconciler` that it was built against.
+    pub fn contract_version(&self) -> &str {
+        &self.surface.contract
+    }
+
+    /// Limits of each call.
+    pub fn limits(&self) -> &Limits {
+        &self.callee.limits
+    }
+
+    /// Whether its instances come from the pool.
+    pub fn is_pooled(&self) -> bool {
+        self.callee.sandbox.is_pooled()
+    }
+
+    /// Asks the module what it wants, on this thread, in an instance of its own.
+    ///
+    /// `now_ms` is the time that the module sees if it asks, in milliseconds since the Unix epoch. Returns within the
+    /// limits whatever the module does.
+    pub fn reconcile(&self, key: &Key, snapshot: &Snapshot, now_ms: u64) -> CallReport {
+        if convert::snapshot_bytes(snapshot) > self.limits().snapshot {
+            return self.too_large();
+        }
+        let ran = self.callee.run(now_ms, |store, instance| {
+            let children: Vec<_> = snapshot.children.iter().map(convert::object).collect();
+            let unavailable: Vec<_> = snapshot.unavailable.iter().map(convert::type_ref).collect();
+            let snapshot = bindings::operator::reconciler::types::Snapshot {
+                primary: &snapshot.primary,
+                children: &children,
+                related: &[],
+                observation: None,
+                unavailable: &unavailable,
+                extensions: &[],
+            };
+            instance.operator_reconciler_reconcile().call_reconcile(store, convert::key(key), snapshot)
+        });
+        self.trace(&ran.log, Some(key));
+        let Ran { result, asked_clock, cpu, wall, memory_peak, log } = ran;
+        let result = result.and_then(convert::answer);
+        if let Err(error) = &result {
+            let at = error.backtrace().join(" < ");
+            tracing::debug!(module = self.descriptor.name, digest = self.digest, key = %key.name, %error, at, "a call failed");
+        }
+        CallReport { result, asked_clock, cpu, wall, memory_peak, log }
+    }
+
+    fn too_large(&self) -> CallReport {
+        CallReport {
+            result: Err(CallError::LimitExceeded {
+                what: "the object with its children",
+                limit: self.limits().snapshot,
+            }),
+            asked_clock: false,
+            cpu: Duration::ZERO,
+            wall: Duration::ZERO,
+            memory_peak: 0,
+            log: GuestLog::default(),
+        }
+    }
+
+    /// Hands what the module wrote to the host's own log.
+    fn trace(&self, log: &GuestLog, key: Option<&Key>) {
+        let (module, digest) = (self.descriptor.name.as_str(), &self.digest[..12]);
+        let key = key.map(|key| tracing::field::display(&key.name));
+        for LogLine { level, message } in &log.lines {
+            match level {
+                LogLevel::Debug => tracing::debug!(module, digest, key, "{message}"),
+                LogLevel::Info => tracing::info!(module, digest, key, "{message}"),
+                LogLevel::Warn => tracing::warn!(module, digest, key, "{message}"),
+                LogLevel::Error => tracing::error!(module, digest, key, "{message}"),
+            }
+        }
+        if log.dropped_bytes > 0 {
+            let (lines, bytes) = (log.dropped_lines, log.dropped_bytes);
+            tracing::warn!(
+                module,
+                digest,
+                key,
+                lines,
+                bytes,
+                "the module logs too much: the rest of this call's log was dropped"
+            );
+        }
+    }
+}
+
+impl fmt::Debug for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Module")
+            .field("name", &self.descriptor.name)
+            .field("digest", &self.digest)
+            .finish_non_exhaustive()
+    }
+}

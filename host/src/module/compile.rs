@@ -1,0 +1,139 @@
+//! Compiling in a process of its own, so that a file that makes the compiler loop or swell takes nothing down with it.
+//!
+//! In: the bytes of a component. Out: a file of native code, written by `operator compile`, which limits itself before
+//! it reads a byte and is killed when it takes too long.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, nice, setrlimit};
+
+use crate::module::engine;
+use crate::module::log::clean;
+
+/// CPU time and wall time of a compilation.
+const TIME: Duration = Duration::from_secs(60);
+/// Bytes of memory that a compilation may allocate.
+const MEMORY: u64 = 1 << 30;
+/// Threads of a compilation: each costs memory.
+const THREADS: &str = "4";
+/// Longest text taken over from the compiler.
+const TEXT_BYTES: usize = 2 << 10;
+
+/// The program that compiles: this one, called with `compile --in FILE --out FILE`.
+#[derive(Clone, Debug)]
+pub(crate) struct Compiler {
+    program: PathBuf,
+}
+
+impl Compiler {
+    /// `program` in place of the running executable.
+    pub(crate) fn new(program: Option<PathBuf>) -> Self {
+        // The running file itself, also after an upgrade put another one in its place.
+        Self { program: program.unwrap_or_else(|| PathBuf::from("/proc/self/exe")) }
+    }
+
+    /// Compiles the component in `input` to `output`; the error says why that failed.
+    pub(crate) fn run(&self, input: &Path, output: &Path) -> Result<(), String> {
+        let mut child = Command::new(&self.program)
+            .arg0("operator")
+            .args([OsString::from("compile"), "--in".into(), input.into(), "--out".into(), output.into()])
+            .env_clear()
+            .env("RAYON_NUM_THREADS", THREADS)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("{} can't be started to compile it: {error}", self.program.display()))?;
+        let ended = wait(&mut child, TIME).map_err(|error| format!("the compiler was lost: {error}"))?;
+        let mut text = Vec::new();
+        if let Some(stderr) = child.stderr.take() {
+            // What a pipe holds and no more: a compiler that writes more was stopped by its own full pipe.
+            let _ = stderr.take(64 << 10).read_to_end(&mut text);
+        }
+        match ended {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => Err(why(status, &String::from_utf8_lossy(&text))),
+            None => Err(format!("it takes longer than {TIME:?}; make the module smaller")),
+        }
+    }
+}
+
+/// None when the child had to be killed.
+fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatus>> {
+    let started = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if started.elapsed() > limit {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn why(status: ExitStatus, text: &str) -> String {
+    let text = clean(text.trim(), TEXT_BYTES);
+    match status.signal() {
+        Some(signal) if signal == Signal::XCPU.as_raw() => {
+            format!("it needs more than {TIME:?} of CPU time; make the module smaller")
+        }
+        _ if text.contains("memory allocation of") => {
+            format!("it needs more than {} MiB of memory; make the module smaller", MEMORY >> 20)
+        }
+        Some(signal) => format!("the compiler was ended by signal {signal}: {text}"),
+        None => text,
+    }
+}
+
+/// Arguments of `operator compile`.
+#[derive(Debug, clap::Args)]
+pub struct CompileArgs {
+    /// Component to compile
+    #[arg(long = "in", value_name = "FILE")]
+    input: PathBuf,
+    /// File of native code to write
+    #[arg(long = "out", value_name = "FILE")]
+    output: PathBuf,
+}
+
+/// The body of `operator compile`: reads a component and writes native code.
+///
+/// Limits itself to 60 s of CPU time and 1 GiB of memory, and gives way to every other process. Errors go to standard
+/// error.
+pub fn compile_main(args: &CompileArgs) -> ExitCode {
+    match compile(&args.input, &args.output) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn compile(input: &Path, output: &Path) -> anyhow::Result<()> {
+    limit(Resource::Cpu, TIME.as_secs())?;
+    limit(Resource::Data, MEMORY)?;
+    // Not being allowed to is no reason not to compile.
+    let _ = nice(10);
+    let component = fs::read(input).with_context(|| format!("reading {}", input.display()))?;
+    let code = engine::compiler()?.precompile_component(&component)?;
+    fs::write(output, code).with_context(|| format!("writing {}", output.display()))
+}
+
+fn limit(resource: Resource, most: u64) -> anyhow::Result<()> {
+    let now = getrlimit(resource);
+    let least = |limit: Option<u64>| Some(limit.map_or(most, |limit| limit.min(most)));
+    setrlimit(resource, Rlimit { current: least(now.current), maximum: least(now.maximum) })?;
+    Ok(())
+}

@@ -1,0 +1,319 @@
+//! Whether what a module says of itself can be served.
+//!
+//! In: a [`Descriptor`]. Out: nothing, or every reason why not, so that an author fixes them in one go.
+
+use std::collections::BTreeSet;
+
+use operator_core::contract::{Descriptor, TypeRef};
+use operator_core::names::{FIELD_MANAGER_MAX, RECONCILED, field_manager};
+use serde::Deserialize;
+
+use crate::module::contract::HOOKS;
+
+/// Every reason why this host can't serve a module that describes itself like that.
+pub(crate) fn problems(descriptor: &Descriptor) -> Vec<String> {
+    let mut problems = Vec::new();
+    identity(descriptor, &mut problems);
+    types(descriptor, &mut problems);
+    conditions(descriptor, &mut problems);
+    crds(descriptor, &mut problems);
+    not_yet(descriptor, &mut problems);
+    problems
+}
+
+fn identity(descriptor: &Descriptor, problems: &mut Vec<String>) {
+    if !is_dns_label(&descriptor.name) {
+        problems.push(format!(
+            "name {:?} is not a DNS label (at most 63 of a-z, 0-9 and -, beginning and ending with a letter or digit)",
+            descriptor.name
+        ));
+    }
+    if let Err(error) = semver::Version::parse(&descriptor.version) {
+        problems.push(format!("version {:?} is not a semantic version such as 1.2.3: {error}", descriptor.version));
+    }
+    let manager = descriptor.field_manager.clone().unwrap_or_else(|| field_manager(&descriptor.name));
+    if manager.is_empty() || manager.len() > FIELD_MANAGER_MAX || !manager.chars().all(|c| c.is_ascii_graphic()) {
+        problems.push(format!(
+            "field-manager {manager:?} must be 1 to {FIELD_MANAGER_MAX} printable characters, as the API server wants it"
+        ));
+    }
+    if let Some(finalizer) = descriptor.finalizer.as_deref().filter(|finalizer| !is_qualified(finalizer)) {
+        problems
+            .push(format!("finalizer {finalizer:?} must be domain-qualified, such as example.com/{}", descriptor.name));
+    }
+}
+
+fn types(descriptor: &Descriptor, problems: &mut Vec<String>) {
+    if let Some(why) = why_no_type(&descriptor.primary) {
+        problems.push(format!("primary {}: {why}", descriptor.primary));
+    }
+    let mut seen = BTreeSet::new();
+    for child in &descriptor.children {
+        let type_ref = &child.type_ref;
+        if let Some(why) = why_no_type(type_ref) {
+            problems.push(format!("child type {type_ref}: {why}"));
+        }
+        if is_same_kind(type_ref, &descriptor.primary) {
+            problems.push(format!("child type {type_ref} is the primary type: a module can't make its own inputs"));
+        }
+        if !seen.insert((type_ref.group(), &type_ref.kind)) {
+            problems.push(format!("child type {type_ref} is declared twice (versions of one kind count as one)"));
+        }
+    }
+}
+
+fn conditions(descriptor: &Descriptor, problems: &mut Vec<String>) {
+    let mut seen = BTreeSet::new();
+    for type_ in &descriptor.condition_types {
+        if type_ == RECONCILED {
+            problems.push(format!("condition type {RECONCILED:?} is the host's own"));
+        } else if !is_condition_type(type_) {
+            problems.push(format!("condition type {type_:?} is not one that Kubernetes takes, such as Ready"));
+        }
+        if !seen.insert(type_) {
+            problems.push(format!("condition type {type_:?} is declared twice"));
+        }
+    }
+}
+
+/// What the host needs to see in a CustomResourceDefinition before it hands it on.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Crd {
+    api_version: String,
+    kind: String,
+    spec: CrdSpec,
+}
+
+#[derive(Deserialize)]
+struct CrdSpec {
+    group: String,
+    names: CrdNames,
+    versions: Vec<CrdVersion>,
+}
+
+#[derive(Deserialize)]
+struct CrdNames {
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct CrdVersion {
+    name: String,
+    served: bool,
+}
+
+fn crds(descriptor: &Descriptor, problems: &mut Vec<String>) {
+    for (index, text) in descriptor.crds.iter().enumerate() {
+        let crd = match serde_json::from_str::<Crd>(text) {
+            Ok(crd) => crd,
+            Err(error) => {
+                problems.push(format!("crds[{index}] is not the JSON of a CustomResourceDefinition: {error}"));
+                continue;
+            }
+        };
+        if crd.kind != "CustomResourceDefinition" || crd.api_version != "apiextensions.k8s.io/v1" {
+            problems.push(format!(
+                "crds[{index}] is a {}.{}, not a CustomResourceDefinition.apiextensions.k8s.io/v1",
+                crd.kind, crd.api_version
+            ));
+            continue;
+        }
+        let primary = &descriptor.primary;
+        let is_primary = crd.spec.group == primary.group() && crd.spec.names.kind == primary.kind;
+        let serves = crd.spec.versions.iter().any(|version| version.served && version.name == primary.version());
+        if is_primary && !serves {
+            problems.push(format!(
+                "crds[{index}] defines {} but does not serve its version {}",
+                primary.kind,
+                primary.version()
+            ));
+        }
+    }
+}
+
+/// Parts of the contract that this host does not serve yet: refused by name, never ignored.
+fn not_yet(descriptor: &Descriptor, problems: &mut Vec<String>) {
+    let hooks: Vec<_> = descriptor.hooks.iter().filter(|hook| HOOKS.contains(&hook.as_str())).cloned().collect();
+    let required = descriptor.extensions.iter().filter(|extension| extension.required);
+    let parts = [
+        ("hooks", hooks),
+        ("related types", descriptor.related.iter().map(|related| related.type_ref.to_string()).collect()),
+        ("capabilities", descriptor.capabilities.iter().map(|capability| capability.name.clone()).collect()),
+        ("replaces-managers", descriptor.replaces_managers.clone()),
+        ("extensions that the module requires", required.map(|extension| extension.name.clone()).collect()),
+    ];
+    for (what, names) in parts.iter().filter(|(_, names)| !names.is_empty()) {
+        problems.push(format!("{what} are not served by this host yet: {}; use a newer host", names.join(", ")));
+    }
+    for hook in descriptor.hooks.iter().filter(|hook| !HOOKS.contains(&hook.as_str())) {
+        problems.push(format!("hook {hook:?} is unknown: the contract has {}", HOOKS.join(", ")));
+    }
+}
+
+fn is_same_kind(a: &TypeRef, b: &TypeRef) -> bool {
+    a.kind == b.kind && a.group() == b.group()
+}
+
+fn why_no_type(type_ref: &TypeRef) -> Option<&'static str> {
+    let parts: Vec<_> = type_ref.api_version.split('/').collect();
+    let version = match parts.as_slice() {
+        [version] => version,
+        [group, version] if is_dns_name(group) => version,
+        _ => return Some("its apiVersion is not of the form group/version"),
+    };
+    if !is_dns_label(version) {
+        return Some("its apiVersion has no version such as v1");
+    }
+    let kind = &type_ref.kind;
+    let is_kind = kind.len() <= 63
+        && kind.starts_with(|c: char| c.is_ascii_uppercase())
+        && is_dns_label(&kind.to_ascii_lowercase());
+    (!is_kind).then_some("its kind is not CamelCase")
+}
+
+/// RFC 1123 label.
+fn is_dns_label(text: &str) -> bool {
+    let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+    (1..=63).contains(&text.len()) && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
+}
+
+/// RFC 1123 subdomain.
+fn is_dns_name(text: &str) -> bool {
+    text.len() <= 253 && text.split('.').all(is_dns_label)
+}
+
+/// `domain/name`, as finalizers have to be.
+fn is_qualified(text: &str) -> bool {
+    text.split_once('/').is_some_and(|(domain, name)| is_dns_name(domain) && domain.contains('.') && is_name(name))
+}
+
+/// The name part of a label key: what apimachinery's `IsQualifiedName` takes.
+fn is_name(text: &str) -> bool {
+    let edge = |c: u8| c.is_ascii_alphanumeric();
+    let bytes = text.as_bytes();
+    (1..=63).contains(&bytes.len())
+        && bytes.first().copied().is_some_and(edge)
+        && bytes.last().copied().is_some_and(edge)
+        && bytes.iter().all(|c| edge(*c) || matches!(c, b'-' | b'_' | b'.'))
+}
+
+/// metav1's pattern of `Condition.type`.
+fn is_condition_type(text: &str) -> bool {
+    match text.split_once('/') {
+        Some((domain, name)) => is_dns_name(domain) && is_name(name),
+        None => is_name(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use operator_core::contract::{ChildType, Extension, OnImmutable, OnPrune, RelatedType};
+
+    use super::*;
+
+    fn child(api_version: &str, kind: &str) -> ChildType {
+        ChildType {
+            type_ref: TypeRef::new(api_version, kind),
+            on_immutable: OnImmutable::Fail,
+            on_prune: OnPrune::Delete,
+            any_namespace: false,
+            optional: false,
+        }
+    }
+
+    fn webapp() -> Descriptor {
+        Descriptor {
+            name: "webapp".into(),
+            version: "0.1.0".into(),
+            primary: TypeRef::new("webapp.example.com/v1", "WebApp"),
+            children: vec![child("apps/v1", "Deployment"), child("v1", "Service")],
+            related: vec![],
+            condition_types: vec!["Ready".into()],
+            crds: vec![],
+            capabilities: vec![],
+            hooks: vec![],
+            field_manager: None,
+            replaces_managers: vec![],
+            finalizer: None,
+            extensions: vec![],
+        }
+    }
+
+    #[track_caller]
+    fn assert_refused(change: impl FnOnce(&mut Descriptor), with: &str) {
+        let mut descriptor = webapp();
+        change(&mut descriptor);
+        let problems = problems(&descriptor);
+        assert!(problems.iter().any(|problem| problem.contains(with)), "{with:?} is not said: {problems:#?}");
+        assert_eq!(problems.len(), 1, "{problems:#?}");
+    }
+
+    #[test]
+    fn the_webapp_is_served() {
+        assert_eq!(problems(&webapp()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn identity_is_checked() {
+        assert_refused(|d| d.name = "WebApp".into(), "DNS label");
+        assert_refused(|d| d.name = "a".repeat(64), "DNS label");
+        assert_refused(|d| d.version = "1.2".into(), "semantic version");
+        assert_refused(|d| d.field_manager = Some("x".repeat(129)), "field-manager");
+        assert_refused(|d| d.field_manager = Some(String::new()), "field-manager");
+        assert_refused(|d| d.finalizer = Some("cleanup".into()), "domain-qualified");
+    }
+
+    #[test]
+    fn types_are_checked() {
+        assert_refused(|d| d.primary.kind = String::new(), "CamelCase");
+        assert_refused(|d| d.primary.api_version = "a/b/c".into(), "group/version");
+        assert_refused(|d| d.children.push(child("webapp.example.com/v2", "WebApp")), "is the primary type");
+        assert_refused(|d| d.children.push(child("apps/v1beta1", "Deployment")), "declared twice");
+    }
+
+    #[test]
+    fn conditions_are_checked() {
+        assert_refused(|d| d.condition_types.push("Reconciled".into()), "host's own");
+        assert_refused(|d| d.condition_types.push("Ready".into()), "declared twice");
+        assert_refused(|d| d.condition_types.push("not ready".into()), "not one that Kubernetes takes");
+    }
+
+    #[test]
+    fn crds_are_checked() {
+        assert_refused(|d| d.crds.push("{".into()), "crds[0] is not the JSON");
+        let crd = |kind: &str, version: &str| {
+            serde_json::json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": kind, "spec": {
+                "group": "webapp.example.com", "names": {"kind": "WebApp"},
+                "versions": [{"name": version, "served": true}]}})
+            .to_string()
+        };
+        assert_refused(|d| d.crds.push(crd("Deployment", "v1")), "not a CustomResourceDefinition");
+        assert_refused(|d| d.crds.push(crd("CustomResourceDefinition", "v2")), "does not serve its version v1");
+        let mut good = webapp();
+        good.crds.push(crd("CustomResourceDefinition", "v1"));
+        assert_eq!(problems(&good), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_is_not_served_yet_is_refused_by_name() {
+        assert_refused(|d| d.hooks.push("finalize".into()), "hooks are not served by this host yet: finalize");
+        assert_refused(|d| d.hooks.push("levitate".into()), "hook \"levitate\" is unknown");
+        let related = RelatedType { type_ref: TypeRef::new("v1", "Pod"), optional: false };
+        assert_refused(|d| d.related.push(related), "related types are not served by this host yet: Pod.v1");
+        assert_refused(|d| d.replaces_managers.push("manager".into()), "replaces-managers");
+        let extension = |required| Extension { name: "x".into(), required, value: "1".into() };
+        assert_refused(|d| d.extensions.push(extension(true)), "extensions that the module requires");
+        let mut tolerant = webapp();
+        tolerant.extensions.push(extension(false));
+        assert_eq!(problems(&tolerant), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_reason_is_told_at_once() {
+        let mut descriptor = webapp();
+        descriptor.name = "?".into();
+        descriptor.version = "?".into();
+        assert_eq!(problems(&descriptor).len(), 2);
+    }
+}

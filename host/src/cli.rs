@@ -1,11 +1,12 @@
 //! The command line: one file a subcommand. Exit codes: 0 done, 1 failed (every error listed), 2 usage.
 
 mod crd;
+mod crds;
 mod host;
 mod inspect;
 mod units;
 
-use crate::module;
+use crate::module::{self, Limits, RuntimeOptions};
 use crate::observe::logs;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -68,6 +69,13 @@ pub struct LimitArgs {
     /// Folder of compiled modules; created with mode 0700 [default: operator-host/modules in the user's cache folder]
     #[arg(long, env = "OPERATOR_MODULE_CACHE", value_name = "DIR", help_heading = "Module limits")]
     module_cache: Option<PathBuf>,
+}
+
+impl LimitArgs {
+    fn runtime(&self, callers: u32) -> RuntimeOptions {
+        let limits = Limits { cpu: self.cpu_timeout, wall: self.timeout, memory: self.max_memory, ..Limits::default() };
+        RuntimeOptions { limits, callers, cache: self.module_cache.clone(), compiler: None }
+    }
 }
 
 /// Parses the command line, runs the command and says how the process ends.

@@ -29,6 +29,12 @@ pub(super) fn size(text: &str) -> Result<usize, String> {
     number.checked_mul(factor).ok_or_else(|| format!("{text:?} is more than this machine can address"))
 }
 
+/// A rate a second that is more than nothing.
+pub(super) fn rate(text: &str) -> Result<f64, String> {
+    let rate: f64 = text.parse().map_err(|_| format!("expected a number such as 10 or 0.5, got {text:?}"))?;
+    if rate.is_finite() && rate > 0.0 { Ok(rate) } else { Err(format!("expected a number above 0, got {text:?}")) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

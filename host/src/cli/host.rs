@@ -1,0 +1,252 @@
+//! `operator host`: load the modules, connect, run until a signal, drain.
+
+use super::{LimitArgs, crds, units};
+use crate::api::connect;
+use crate::lead::Permits;
+use crate::module::{self, Module, Runtime};
+use crate::observe::health::{self, BindAddress, Health};
+use crate::reconcile::{Controller, Settings};
+use clap::Args;
+use operator_core::backoff::Bucket;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::runtime::Handle;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::{error, info, warn};
+
+/// Most children of one object.
+const MAX_CHILDREN: usize = 500;
+
+#[derive(Debug, Args)]
+pub(super) struct HostArgs {
+    /// File of a module: a component, or a core module built with wit-bindgen. May be given several times
+    #[arg(
+        long = "module",
+        env = "OPERATOR_MODULE",
+        value_name = "FILE",
+        required = true,
+        value_delimiter = ',',
+        help_heading = "Modules"
+    )]
+    modules: Vec<PathBuf>,
+    #[command(flatten)]
+    limits: LimitArgs,
+
+    /// Path of a kubeconfig file [default: $KUBECONFIG, ~/.kube/config, or the pod's service account]
+    #[arg(long, env = "OPERATOR_KUBECONFIG", value_name = "FILE", help_heading = "Cluster")]
+    kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig [default: its current-context]
+    #[arg(long, env = "OPERATOR_CONTEXT", value_name = "NAME", help_heading = "Cluster")]
+    context: Option<String>,
+    /// Namespace to work in. May be given several times [default: all]
+    #[arg(
+        short,
+        long = "namespace",
+        env = "OPERATOR_NAMESPACE",
+        value_name = "NAME",
+        value_delimiter = ',',
+        help_heading = "Cluster"
+    )]
+    namespaces: Vec<String>,
+    /// Tells the children of this installation from those of another in the same cluster
+    #[arg(long, env = "OPERATOR_INSTALLATION_ID", value_name = "ID", default_value = "default", value_parser = installation_id, help_heading = "Cluster")]
+    installation_id: String,
+
+    /// Objects worked on at the same time
+    #[arg(long, env = "OPERATOR_WORKERS", value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256), help_heading = "Work queue")]
+    workers: u16,
+    /// How often every object is looked at again, give or take 10 %. 0: never
+    #[arg(long, env = "OPERATOR_RESYNC", value_name = "DURATION", default_value = "10h", value_parser = units::duration, help_heading = "Work queue")]
+    resync: Duration,
+    /// Retries a second over all objects [default: no limit but each object's backoff]
+    #[arg(long, env = "OPERATOR_RETRY_QPS", value_name = "N", value_parser = units::rate, help_heading = "Work queue")]
+    retry_qps: Option<f64>,
+    /// Retries that may come at once where --retry-qps is set
+    #[arg(
+        long,
+        env = "OPERATOR_RETRY_BURST",
+        value_name = "N",
+        default_value_t = 100,
+        requires = "retry_qps",
+        help_heading = "Work queue"
+    )]
+    retry_burst: u32,
+
+    /// Address of /healthz and /readyz. 0: none
+    #[arg(
+        long,
+        env = "OPERATOR_HEALTH_PROBE_BIND_ADDRESS",
+        value_name = "ADDRESS",
+        default_value = ":8081",
+        help_heading = "Process"
+    )]
+    health_probe_bind_address: BindAddress,
+    /// How long work that has begun may take to end after SIGTERM or SIGINT
+    #[arg(long, env = "OPERATOR_SHUTDOWN_TIMEOUT", value_name = "DURATION", default_value = "30s", value_parser = units::duration, help_heading = "Process")]
+    shutdown_timeout: Duration,
+}
+
+/// A label value that is not empty (apimachinery `validation.IsValidLabelValue`).
+fn installation_id(text: &str) -> Result<String, String> {
+    let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    let edge = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    if bytes.len() <= 63 && edge(bytes.first()) && edge(bytes.last()) && bytes.iter().copied().all(inner) {
+        Ok(text.to_owned())
+    } else {
+        Err("expected a label value: at most 63 letters, digits, '-', '_' or '.', a letter or digit at each end".into())
+    }
+}
+
+/// Runs until a signal. 0: drained after SIGTERM or SIGINT; 1: the start failed, or the drain timed out, or a second signal came.
+pub(super) fn run(args: HostArgs) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: can't start the runtime: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let started = match start(&args, runtime.handle().clone()) {
+        Ok(started) => started,
+        Err(errors) => {
+            for error in &errors {
+                eprintln!("error: {error}");
+            }
+            return ExitCode::FAILURE;
+        }
+    };
+    let code = runtime.block_on(run_until_signal(started, args.shutdown_timeout));
+    // Whatever still runs after a drain that timed out is not waited for.
+    runtime.shutdown_background();
+    code
+}
+
+/// Loads and connects, and gives every error that it finds, not only the first.
+fn start(args: &HostArgs, handle: Handle) -> Result<Controller, Vec<String>> {
+    let mut errors = Vec::new();
+    let options = args.limits.runtime(u32::from(args.workers));
+    let modules = match Runtime::new(options) {
+        Ok(runtime) => {
+            let (modules, failed) = load(&runtime, &args.modules);
+            errors.extend(failed);
+            errors.extend(module::conflicts(&modules));
+            modules
+        }
+        Err(error) => {
+            errors.push(format!("{error:#}"));
+            Vec::new()
+        }
+    };
+    errors.extend(modules.iter().flat_map(|module| placement(module, &args.namespaces)));
+    let api = handle.block_on(connect(args.kubeconfig.as_deref(), args.context.as_deref()));
+    let api = api.map_err(|error| errors.push(format!("{error:#}")));
+    let listener = listen(args, &handle).map_err(|error| errors.push(error));
+    let (Ok(api), Ok(listener), true) = (api, listener, errors.is_empty()) else { return Err(errors) };
+
+    for module in &modules {
+        say_loaded(module);
+    }
+    let api = Arc::new(api);
+    if let Err(error) = handle.block_on(api.check_access()) {
+        return Err(vec![format!("{error:#}")]);
+    }
+    let settings = Settings {
+        installation: args.installation_id.clone(),
+        namespaces: args.namespaces.clone(),
+        workers: usize::from(args.workers),
+        resync: args.resync,
+        retries: args.retry_qps.and_then(|qps| Bucket::new(qps, args.retry_burst)),
+        max_children: MAX_CHILDREN,
+    };
+    let health = Health::new();
+    let controller = Controller::start(settings, api, modules, Permits::always(), &health, handle.clone())
+        .map_err(|error| vec![format!("can't start a worker thread: {error}")])?;
+    if let Some(listener) = listener {
+        handle.spawn(health::serve(listener, health));
+    }
+    Ok(controller)
+}
+
+/// Loads every file; what fails is named with its file.
+pub(super) fn load(runtime: &Runtime, paths: &[PathBuf]) -> (Vec<Arc<Module>>, Vec<String>) {
+    let mut modules = Vec::new();
+    let mut errors = Vec::new();
+    for result in runtime.load(paths) {
+        match result {
+            Ok(module) => modules.push(module),
+            Err(error) => errors.push(error.to_string()),
+        }
+    }
+    (modules, errors)
+}
+
+/// A cluster-scoped primary can't be watched in some namespaces alone. The module's own CRD tells its scope.
+fn placement(module: &Module, namespaces: &[String]) -> Option<String> {
+    let descriptor = module.descriptor();
+    let cluster_scoped = crds::scope(descriptor)? == "Cluster";
+    (cluster_scoped && !namespaces.is_empty()).then(|| {
+        format!(
+            "module {:?}: {} is cluster-scoped, so it can't be limited by --namespace; leave the flag out",
+            descriptor.name, descriptor.primary
+        )
+    })
+}
+
+fn listen(args: &HostArgs, handle: &Handle) -> Result<Option<TcpListener>, String> {
+    let address = &args.health_probe_bind_address;
+    handle.block_on(address.listen()).map_err(|error| {
+        format!("--health-probe-bind-address {address}: {error}; choose another address, or 0 for none")
+    })
+}
+
+fn say_loaded(module: &Module) {
+    let descriptor = module.descriptor();
+    let children: Vec<String> = descriptor.children.iter().map(|child| child.type_ref.to_string()).collect();
+    info!(
+        module = descriptor.name,
+        version = descriptor.version,
+        digest = &module.digest()[..12],
+        primary = %descriptor.primary,
+        children = children.join(", "),
+        "loaded"
+    );
+}
+
+async fn run_until_signal(controller: Controller, drain: Duration) -> ExitCode {
+    let (mut term, mut interrupt) = match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
+        (Ok(term), Ok(interrupt)) => (term, interrupt),
+        (Err(error), _) | (_, Err(error)) => {
+            error!(%error, "can't listen to signals");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut next = async || {
+        tokio::select! {
+            _ = term.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+        }
+    };
+    let name = next().await;
+    info!(signal = name, timeout_s = drain.as_secs(), "draining: no new pass begins, those that run may end");
+    tokio::select! {
+        drained = controller.drain(drain) => match drained {
+            true => {
+                info!("drained");
+                ExitCode::SUCCESS
+            }
+            false => {
+                error!("the drain timed out: what still runs is cut off");
+                ExitCode::FAILURE
+            }
+        },
+        name = next() => {
+            warn!(signal = name, "a second signal: ending at once");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! `operator inspect`: what a module is, without a cluster.
+
+use super::LimitArgs;
+use super::host::load;
+use crate::module::{Module, Runtime};
+use crate::reconcile::manager_of;
+use anyhow::bail;
+use clap::Args;
+use operator_core::contract::{ChildType, OnImmutable, OnPrune};
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(super) struct InspectArgs {
+    /// File of a module. May be given several times
+    #[arg(
+        long = "module",
+        env = "OPERATOR_MODULE",
+        value_name = "FILE",
+        required = true,
+        value_delimiter = ',',
+        help_heading = "Modules"
+    )]
+    modules: Vec<PathBuf>,
+    #[command(flatten)]
+    limits: LimitArgs,
+}
+
+pub(super) fn run(args: &InspectArgs) -> anyhow::Result<()> {
+    let (modules, errors) = load(&Runtime::new(args.limits.runtime(1))?, &args.modules);
+    for module in &modules {
+        print!("{}", describe(module)?);
+    }
+    if !errors.is_empty() {
+        bail!("{}", errors.join("\nerror: "));
+    }
+    Ok(())
+}
+
+/// One block of `Name: value` lines, as `kubectl describe` writes them.
+fn describe(module: &Module) -> Result<String, std::fmt::Error> {
+    let descriptor = module.descriptor();
+    let limits = module.limits();
+    let mut text = String::new();
+    let mut line = |name: &str, value: &str| writeln!(text, "{:<18}{value}", format!("{name}:"));
+    line("Name", &descriptor.name)?;
+    line("Version", &descriptor.version)?;
+    line("Digest", &format!("sha256:{}", module.digest()))?;
+    line("Kind", module.kind().as_str())?;
+    line("Contract", &format!("operator:reconciler@{}", module.contract_version()))?;
+    line("Primary", &descriptor.primary.to_string())?;
+    list(&mut line, "Children", descriptor.children.iter().map(child))?;
+    list(&mut line, "Condition types", descriptor.condition_types.iter().cloned())?;
+    line("Field manager", &manager_of(module))?;
+    line("CRDs", &descriptor.crds.len().to_string())?;
+    list(&mut line, "Imports", module.imports().iter().cloned())?;
+    list(&mut line, "Exports", module.exports().iter().cloned())?;
+    line("Limits", &format!("{:?} CPU and {:?} in all for a call", limits.cpu, limits.wall))?;
+    line(
+        "",
+        &format!(
+            "{} of memory, {} of answer, {} of snapshot",
+            mib(limits.memory),
+            mib(limits.output),
+            mib(limits.snapshot)
+        ),
+    )?;
+    line("Instances", if module.is_pooled() { "from a pool" } else { "made on demand" })?;
+    Ok(text)
+}
+
+fn list(
+    line: &mut impl FnMut(&str, &str) -> std::fmt::Result,
+    name: &str,
+    values: impl Iterator<Item = String>,
+) -> std::fmt::Result {
+    let mut heading = name;
+    for value in values {
+        line(heading, &value)?;
+        heading = "";
+    }
+    if heading.is_empty() { Ok(()) } else { line(heading, "none") }
+}
+
+fn child(child: &ChildType) -> String {
+    let mut text = child.type_ref.to_string();
+    if child.on_immutable == OnImmutable::Recreate {
+        text.push_str(", may be recreated");
+    }
+    text.push_str(if child.on_prune == OnPrune::Delete { ", deleted when unwanted" } else { ", left when unwanted" });
+    if child.any_namespace {
+        text.push_str(", in any namespace");
+    }
+    if child.optional {
+        text.push_str(", optional");
+    }
+    text
+}
+
+fn mib(bytes: usize) -> String {
+    format!("{} MiB", bytes >> 20)
+}

@@ -58,10 +58,10 @@ pub enum LogFormat {
 #[derive(Debug, Args)]
 pub struct LimitArgs {
     /// Longest call of a module, by the clock on the wall
-    #[arg(long, env = "OPERATOR_TIMEOUT", value_name = "DURATION", default_value = "5s", value_parser = units::duration, help_heading = "Module limits")]
+    #[arg(long, env = "OPERATOR_TIMEOUT", value_name = "DURATION", default_value = "5s", value_parser = units::some_time, help_heading = "Module limits")]
     timeout: std::time::Duration,
     /// Most CPU time that a call of a module may use
-    #[arg(long, env = "OPERATOR_CPU_TIMEOUT", value_name = "DURATION", default_value = "1s", value_parser = units::duration, help_heading = "Module limits")]
+    #[arg(long, env = "OPERATOR_CPU_TIMEOUT", value_name = "DURATION", default_value = "1s", value_parser = units::some_time, help_heading = "Module limits")]
     cpu_timeout: std::time::Duration,
     /// Most memory that one instance of a module may have
     #[arg(long, env = "OPERATOR_MAX_MEMORY", value_name = "SIZE", default_value = "64Mi", value_parser = units::size, help_heading = "Module limits")]

@@ -47,7 +47,7 @@ pub(super) struct HostArgs {
         long = "namespace",
         env = "OPERATOR_NAMESPACE",
         value_name = "NAME",
-        value_delimiter = ',',
+        value_delimiter = ',', value_parser = units::namespace,
         help_heading = "Cluster"
     )]
     namespaces: Vec<String>,

@@ -12,6 +12,24 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from(signed).map_err(|_| format!("expected a duration that is not negative, got {text:?}"))
 }
 
+/// A duration of more than nothing.
+pub(super) fn some_time(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err(format!("expected a duration above 0, got {text:?}")),
+        time => Ok(time),
+    }
+}
+
+/// The name of a namespace (RFC 1123 label).
+pub(super) fn namespace(text: &str) -> Result<String, String> {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let sound = !text.is_empty() && text.len() <= 63 && !text.starts_with('-') && !text.ends_with('-');
+    if sound && text.bytes().all(inner) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("expected the name of a namespace: at most 63 of a-z, 0-9 and '-', got {text:?}"))
+}
+
 /// A number of bytes, as resource quantities write it: `64Mi`, `1Gi`, `500k`, `1048576`.
 pub(super) fn size(text: &str) -> Result<usize, String> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
@@ -47,6 +65,14 @@ mod tests {
         assert_eq!(duration("0"), Ok(Duration::ZERO));
         for bad in ["", "5", "-5s", "soon"] {
             assert!(duration(bad).is_err(), "{bad:?} is no duration");
+        }
+    }
+
+    #[test]
+    fn namespaces_are_labels() {
+        assert_eq!(namespace("team-a"), Ok("team-a".to_owned()));
+        for bad in ["", "-a", "A", "a.b", "a/b"] {
+            assert!(namespace(bad).is_err(), "{bad:?} names no namespace");
         }
     }
 

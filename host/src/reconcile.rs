@@ -119,12 +119,14 @@ impl Shared {
     }
 
     fn follow_gate(&self, index: usize, operator: &Operator) {
+        // Held until what follows is done: of two that look at the same time, the later one must have the last word.
+        let mut gate = operator.gate();
         let next = gate::gate(operator.descriptor(), |type_ref| self.watches.state(type_ref), Instant::now());
-        let before = std::mem::replace(&mut *operator.gate(), next.clone());
-        if next == before {
+        if *gate == next {
             return;
         }
-        match &next {
+        *gate = next;
+        match &*gate {
             Gate::Held => {
                 self.queue.hold(operator.lane);
                 return;

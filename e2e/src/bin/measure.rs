@@ -30,7 +30,9 @@ async fn main() -> operator_e2e::Result<()> {
     let client = cluster.client();
     let module_text = module.to_str().context("the module's path is no UTF-8")?;
     cluster.apply(&host::operator(&["crd", "--module", module_text], None).await?.ok()?).await?;
-    cluster.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}).to_string()).await?;
+    cluster
+        .apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}).to_string())
+        .await?;
     println!("program: {}", host::operator_bin()?.display());
 
     let mark = cluster.audit().mark().await?;
@@ -51,7 +53,11 @@ async fn main() -> operator_e2e::Result<()> {
     let mut latencies = latencies(&client, objects).await?;
     latencies.sort();
     let at = |percent: usize| latencies[(latencies.len() * percent / 100).min(latencies.len() - 1)].as_secs_f64() * 1e3;
-    println!("edit of spec.replicas to the Deployment's event, {EDITS} edits: p50 {:.1} ms, p99 {:.1} ms", at(50), at(99));
+    println!(
+        "edit of spec.replicas to the Deployment's event, {EDITS} edits: p50 {:.1} ms, p99 {:.1} ms",
+        at(50),
+        at(99)
+    );
     println!("resident after the edits {} MB", running.rss()? >> 20);
     running.sigterm().await?;
 
@@ -107,7 +113,8 @@ async fn settled(client: &Client, objects: usize) {
     eventually("every WebApp to be settled", PATIENCE, || async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let all = client.list(&WEBAPPS, NAMESPACE, "resourceVersion=0").await.map_err(|error| error.to_string())?;
-        let done = all.iter().filter(|app| app["status"]["observedGeneration"] == app["metadata"]["generation"]).count();
+        let done =
+            all.iter().filter(|app| app["status"]["observedGeneration"] == app["metadata"]["generation"]).count();
         if done == objects { Ok(()) } else { Err(format!("{done} of {objects}")) }
     })
     .await;

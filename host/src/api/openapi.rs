@@ -9,7 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Published schemas by type; None where the server publishes none.
 #[derive(Debug, Default)]
-pub struct Schemas(Mutex<HashMap<TypeRef, Option<Arc<Schema>>>>);
+pub struct Schemas {
+    known: Mutex<HashMap<TypeRef, Option<Arc<Schema>>>>,
+    /// Held while a document is asked for: passes that start together ask once.
+    loading: tokio::sync::Mutex<()>,
+}
 
 impl Schemas {
     /// The schema of a type, loaded now if need be; None where the server publishes none, or nothing readable.
@@ -17,8 +21,12 @@ impl Schemas {
     /// # Errors
     /// The document could not be asked for.
     pub async fn load(&self, api: &ApiServer, type_ref: &TypeRef) -> Result<Option<Arc<Schema>>, ApiError> {
-        if let Some(known) = self.lock().get(type_ref) {
-            return Ok(known.clone());
+        if let Some(known) = self.known(type_ref) {
+            return Ok(known);
+        }
+        let _loading = self.loading.lock().await;
+        if let Some(known) = self.known(type_ref) {
+            return Ok(known);
         }
         let document = match api.get(&format!("/openapi/v3{}", group_path(&type_ref.api_version))).await {
             Ok(document) => Some(document),
@@ -47,6 +55,6 @@ impl Schemas {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<TypeRef, Option<Arc<Schema>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,7 +6,7 @@ use crate::watch::{Sink, TypeState};
 use operator_core::contract::{ObjectName, TypeRef};
 use operator_core::object::Stored;
 use operator_core::queue::Priority;
-use operator_core::table::Change;
+use operator_core::table::{Change, Lookup};
 use std::collections::HashSet;
 use std::time::Duration;
 use tracing::warn;
@@ -91,7 +91,13 @@ impl Shared {
         self.watch_name(&type_ref, &name)
     }
 
+    /// Sees to it that a change of the name wakes who waits for it. What carries our label is watched anyway.
     fn watch_name(&self, type_ref: &TypeRef, name: &ObjectName) -> Again {
+        if let Lookup::Present(stored) = self.watches.lookup(type_ref, name)
+            && stored.meta.installation.as_deref() == Some(&*self.settings.installation)
+        {
+            return Again::OnChange;
+        }
         if self.watches.watch_name(type_ref, name) { Again::OnChange } else { Again::After(UNWATCHED) }
     }
 }

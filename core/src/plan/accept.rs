@@ -70,7 +70,7 @@ pub fn accept(children: Vec<Child>, rules: &Rules<'_>) -> Accepted {
                     Entry::Occupied(first) => accepted.refuse_twins(wanted, *first.get(), index),
                 }
             }
-            Err(refusal) => accepted.refuse(index, refusal),
+            Err(refusal) => accepted.refuse(index, *refusal),
         }
     }
     accepted
@@ -104,9 +104,9 @@ impl Accepted {
     }
 }
 
-fn accept_one(child: Child, rules: &Rules<'_>) -> Result<Wanted, Refusal> {
+fn accept_one(child: Child, rules: &Rules<'_>) -> Result<Wanted, Box<Refusal>> {
     let identity = identity_of(&child.object, rules.namespace);
-    let refusal = |reason, message| Refusal { identity: identity.clone(), reason, message };
+    let refusal = |reason, message| Box::new(Refusal { identity: identity.clone(), reason, message });
     let invalid = |message| refusal(Reason::InvalidOutcome, message);
     let mut desired = Desired::parse(&child.object).map_err(|error| invalid(error.to_string()))?;
     let declared = declared_type(&desired.type_ref, rules).map_err(invalid)?;

@@ -134,8 +134,8 @@ impl Module {
         let Ran { result, asked_clock, cpu, wall, memory_peak, log } = ran;
         let result = result.and_then(convert::answer);
         if let Err(error) = &result {
-            let at = error.backtrace().join(" < ");
-            tracing::debug!(module = self.descriptor.name, digest = self.digest, key = %key.name, %error, at, "a call failed");
+            let (module, digest, at) = (&self.descriptor.name, self.digest(), error.backtrace().join(" < "));
+            tracing::debug!(module, digest, key = %key.name, %error, at, "a call failed");
         }
         CallReport { result, asked_clock, cpu, wall, memory_peak, log }
     }

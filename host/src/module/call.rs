@@ -3,6 +3,7 @@
 //! In: a linked component and what to call. Out: [`Ran`], the answer or a [`CallError`] with what the call cost. No
 //! state is left behind, and whatever the module does, the calling thread is free again within the limits.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -38,6 +39,15 @@ pub(crate) enum Stop {
     EmptyPoll,
 }
 
+/// How far a call came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The instance was being made.
+    Starting,
+    /// The instance was called.
+    Calling,
+}
+
 /// What belongs to one instance on the host's side.
 pub(crate) struct Guest {
     pub(crate) memory: MemoryMeter,
@@ -67,7 +77,7 @@ pub(crate) struct Ran<R> {
 
 /// What stays the same from call to call of one module.
 pub(crate) struct Callee {
-    pub(crate) sandbox: std::sync::Arc<Sandbox>,
+    pub(crate) sandbox: Arc<Sandbox>,
     pub(crate) pre: ReconcilerPre<Guest>,
     pub(crate) limits: Limits,
     pub(crate) seed: [u8; 32],
@@ -83,10 +93,13 @@ impl Callee {
         let _entered = self.sandbox.enter();
         let started = Started::now();
         let mut store = self.store(now_ms, started);
-        let answer = self.pre.instantiate(&mut store).and_then(|instance| function(&mut store, &instance));
+        let answer = match self.pre.instantiate(&mut store) {
+            Ok(instance) => function(&mut store, &instance).map_err(|error| (Stage::Calling, error)),
+            Err(error) => Err((Stage::Starting, error)),
+        };
         let guest = store.data_mut();
         guest.log.flush();
-        let result = answer.map_err(|error| CallError::classify(&error, guest, &self.limits));
+        let result = answer.map_err(|(stage, error)| CallError::classify(stage, &error, guest, &self.limits));
         let (asked_clock, memory_peak) = (guest.asked_clock, guest.memory.used());
         let log = store.into_data().log.finish();
         Ran { result, asked_clock, cpu: started.cpu(), wall: started.wall(), memory_peak, log }

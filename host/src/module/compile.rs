@@ -3,6 +3,7 @@
 //! In: the bytes of a component. Out: a file of native code, written by `operator compile`, which limits itself before
 //! it reads a byte and is killed when it takes too long.
 
+use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::io::Read as _;
@@ -36,8 +37,7 @@ pub(crate) struct Compiler {
 impl Compiler {
     /// `program` in place of the running executable.
     pub(crate) fn new(program: Option<PathBuf>) -> Self {
-        // The running file itself, also after an upgrade put another one in its place.
-        Self { program: program.unwrap_or_else(|| PathBuf::from("/proc/self/exe")) }
+        Self { program: program.unwrap_or_else(this_program) }
     }
 
     /// Compiles the component in `input` to `output`; the error says why that failed.
@@ -64,6 +64,12 @@ impl Compiler {
             None => Err(format!("it takes longer than {TIME:?}; make the module smaller")),
         }
     }
+}
+
+/// The running file itself, also after an upgrade put another one in its place.
+fn this_program() -> PathBuf {
+    let running = Path::new("/proc/self/exe");
+    if running.exists() { running.to_owned() } else { env::current_exe().unwrap_or_else(|_| "operator".into()) }
 }
 
 /// None when the child had to be killed.
@@ -136,4 +142,37 @@ fn limit(resource: Resource, most: u64) -> anyhow::Result<()> {
     let least = |limit: Option<u64>| Some(limit.map_or(most, |limit| limit.min(most)));
     setrlimit(resource, Rlimit { current: least(now.current), maximum: least(now.maximum) })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compile_with(script: &str) -> String {
+        let program = env::temp_dir().join(format!("compiler-{:016x}", fastrand::u64(..)));
+        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        let error = Compiler::new(Some(program.clone())).run(Path::new("in"), Path::new("out")).unwrap_err();
+        fs::remove_file(program).unwrap();
+        error
+    }
+
+    #[test]
+    fn a_compiler_that_fails_is_quoted() {
+        assert_eq!(compile_with("echo 'too many locals' >&2; exit 1"), "too many locals");
+    }
+
+    #[test]
+    fn a_limit_that_ended_the_compiler_is_named() {
+        assert_eq!(compile_with("kill -XCPU $$"), "it needs more than 60s of CPU time; make the module smaller");
+        let swollen = compile_with("echo 'memory allocation of 1 bytes failed' >&2; kill -ABRT $$");
+        assert_eq!(swollen, "it needs more than 1024 MiB of memory; make the module smaller");
+        assert_eq!(compile_with("kill -KILL $$"), "the compiler was ended by signal 9: ");
+    }
+
+    #[test]
+    fn a_compiler_that_is_not_there_is_told() {
+        let error = Compiler::new(Some("/nowhere/operator".into())).run(Path::new("in"), Path::new("out")).unwrap_err();
+        assert!(error.contains("/nowhere/operator can't be started"), "{error}");
+    }
 }

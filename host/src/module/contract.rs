@@ -1,6 +1,6 @@
 //! Whether a component speaks the contract of this host, as far as the names of its imports and exports tell.
 //!
-//! In: a valid component. Out: [`Surface`], its names, or a [`Problem`] that says which are missing, too new or unknown.
+//! In: a valid component. Out: [`Surface`], its names, or a [`Problem`] that says which are missing, new or unknown.
 
 use semver::{Version, VersionReq};
 use wasmparser::{ComponentExternalKind, Parser, Payload};

@@ -34,7 +34,7 @@ fn identity(descriptor: &Descriptor, problems: &mut Vec<String>) {
     let manager = descriptor.field_manager.clone().unwrap_or_else(|| field_manager(&descriptor.name));
     if manager.is_empty() || manager.len() > FIELD_MANAGER_MAX || !manager.chars().all(|c| c.is_ascii_graphic()) {
         problems.push(format!(
-            "field-manager {manager:?} must be 1 to {FIELD_MANAGER_MAX} printable characters, as the API server wants it"
+            "field-manager {manager:?} must be 1 to {FIELD_MANAGER_MAX} printable characters, as the API server has it"
         ));
     }
     if let Some(finalizer) = descriptor.finalizer.as_deref().filter(|finalizer| !is_qualified(finalizer)) {

@@ -30,8 +30,9 @@ fn config() -> Config {
     // Backtraces walk frame pointers; registering unwind tables would slow down every load and swap.
     config.native_unwind_info(false);
     if address_space_limited() {
-        // The usual 4 GiB of reserved addresses a memory would not fit.
-        config.memory_reservation(0).memory_guard_size(0).memory_reservation_for_growth(1 << 20).memory_may_move(true);
+        // The usual 4 GiB of reserved addresses a memory would not fit. What does not grow beyond this is never copied.
+        let memory = 64 << 20;
+        config.memory_reservation(memory).memory_reservation_for_growth(memory).memory_guard_size(0);
     }
     config
 }

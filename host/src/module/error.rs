@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use wasmtime::{Trap, WasmBacktrace};
 
-use crate::module::call::{Guest, Stop};
+use crate::module::call::{Guest, Stage, Stop};
 use crate::module::limits::Limits;
 use crate::module::log::clean;
 
@@ -92,7 +92,7 @@ impl CallError {
     }
 
     /// The class of an error that wasmtime gave.
-    pub(crate) fn classify(error: &wasmtime::Error, guest: &Guest, limits: &Limits) -> Self {
+    pub(crate) fn classify(stage: Stage, error: &wasmtime::Error, guest: &Guest, limits: &Limits) -> Self {
         let backtrace = frames(error);
         let trap = error.downcast_ref::<Trap>().copied();
         let stop = error.downcast_ref::<Stop>();
@@ -116,6 +116,10 @@ impl CallError {
         }
         match trap {
             Some(trap) => Self::Trapped { what: kind(trap, recurses(error)), backtrace },
+            None if stage == Stage::Starting => {
+                let why = clean(&error.root_cause().to_string(), TEXT_BYTES);
+                Self::Trapped { what: format!("the module can't be started: {why}"), backtrace }
+            }
             None => Self::of_border(error, limits),
         }
     }

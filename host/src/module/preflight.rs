@@ -141,8 +141,8 @@ impl fmt::Display for Problem {
             }
             Self::Precompiled => write!(
                 f,
-                "is native code that wasmtime compiled (.cwasm); that can't be checked, so it is never run: pass the .wasm \
-                 file it was made from"
+                "is native code that wasmtime compiled (.cwasm); that can't be checked, so it is never run: pass the \
+                 .wasm file it was made from"
             ),
             Self::UnknownVersion => write!(
                 f,
@@ -155,30 +155,31 @@ impl fmt::Display for Problem {
             Self::Invalid(detail) => write!(f, "is not valid WebAssembly: {detail}; build it again"),
             Self::NoMetadata => write!(
                 f,
-                "is a core module without wit-bindgen's metadata, so it can't be an operator module; it has to implement the \
-                 world `operator:reconciler/reconciler` of contract {SPOKEN}, with the guest SDK or wit-bindgen"
+                "is a core module without wit-bindgen's metadata, so it can't be an operator module; it has to \
+                 implement the world `operator:reconciler/reconciler` of contract {SPOKEN}, with the guest SDK or \
+                 wit-bindgen"
             ),
             Self::Stripped => write!(
                 f,
-                "has lost its wit-bindgen metadata (the custom section `component-type`), as after wasm-strip or wasm-opt \
-                 --strip; pass the file as cargo wrote it, or make it a component before stripping it"
+                "has lost its wit-bindgen metadata (the custom section `component-type`), as after wasm-strip or \
+                 wasm-opt --strip; pass the file as cargo wrote it, or make it a component before stripping it"
             ),
             Self::UnreadableMetadata { bindgen, detail } => write!(
                 f,
-                "was built with {}, whose metadata this host can't read ({detail}); build it with wit-bindgen 0.61, or as a \
-                 component (`--target wasm32-wasip2`), or use a newer host",
+                "was built with {}, whose metadata this host can't read ({detail}); build it with wit-bindgen 0.61, \
+                 or as a component (`--target wasm32-wasip2`), or use a newer host",
                 bindgen.as_deref().unwrap_or("a wit-bindgen of another version")
             ),
             Self::NotComponentized { bindgen, detail } => write!(
                 f,
-                "can't be made into a component ({detail}); it was built with {}: build it with wit-bindgen 0.61, or as a \
-                 component (`--target wasm32-wasip2`)",
+                "can't be made into a component ({detail}); it was built with {}: build it with wit-bindgen 0.61, or \
+                 as a component (`--target wasm32-wasip2`)",
                 bindgen.as_deref().unwrap_or("an unknown wit-bindgen")
             ),
             Self::OtherWorld { missing, exports } => write!(
                 f,
-                "is a component of another world: it does not export {} of `operator:reconciler@{SPOKEN}` (it exports {}); \
-                 implement the world `operator:reconciler/reconciler`{}",
+                "is a component of another world: it does not export {} of `operator:reconciler@{SPOKEN}` (it \
+                 exports {}); implement the world `operator:reconciler/reconciler`{}",
                 list(missing),
                 if exports.is_empty() { "nothing".to_owned() } else { list(exports) },
                 if exports.iter().any(|name| name.starts_with("wasi:cli/run")) {
@@ -189,25 +190,25 @@ impl fmt::Display for Problem {
             ),
             Self::OtherContract { name } => write!(
                 f,
-                "is built for another contract: it exports `{name}`, this host speaks operator:reconciler {SPOKEN}; use a host \
-                 of that version, or build the module against {SPOKEN}"
+                "is built for another contract: it exports `{name}`, this host speaks operator:reconciler {SPOKEN}; \
+                 use a host of that version, or build the module against {SPOKEN}"
             ),
             Self::UnsupportedHooks(hooks) => write!(
                 f,
-                "exports {}, hooks that this host does not call yet; it serves `describe` and `reconcile`: use a newer host, or \
-                 build without them",
+                "exports {}, hooks that this host does not call yet; it serves `describe` and `reconcile`: use a \
+                 newer host, or build without them",
                 list(hooks)
             ),
             Self::UnknownHooks(hooks) => write!(
                 f,
-                "exports {}, unknown to this host, which speaks operator:reconciler {SPOKEN}; ignoring them could lose work that \
-                 the module relies on: use a newer host",
+                "exports {}, unknown to this host, which speaks operator:reconciler {SPOKEN}; ignoring them could \
+                 lose work that the module relies on: use a newer host",
                 list(hooks)
             ),
             Self::UnknownImports(imports) => write!(
                 f,
-                "needs {}, which no module is given: there is `log` and `clock` of operator:reconciler {SPOKEN}, and WASI 0.2 \
-                 without files and network",
+                "needs {}, which no module is given: there is `log` and `clock` of operator:reconciler {SPOKEN}, and \
+                 WASI 0.2 without files and network",
                 list(imports)
             ),
             Self::OtherShape(detail) => write!(

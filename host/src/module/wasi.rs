@@ -5,7 +5,7 @@
 //! sleeps, which returns at once; random numbers are the same in every call of a module (never make secrets of them);
 //! standard output and error go to the log.
 //!
-//! wasmtime-wasi is not used here: it sleeps on the real clock whatever clock it is given, and no epoch interrupts that.
+//! wasmtime-wasi is not used here: it sleeps on the real clock whatever clock it is given, and no epoch interrupts it.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,6 @@
 //! What a module can learn of the world, which is nothing that differs from call to call.
 
+use std::process::Command;
 use std::thread;
 
 use operator_host::module::{Limits, Runtime};
@@ -85,4 +86,24 @@ fn a_module_that_does_not_fit_the_pool_runs_all_the_same() {
     let later = runtime.load(&[fixture("probe")]).remove(0).unwrap();
     assert!(!later.is_pooled());
     outcome(behave(&later, "ok"));
+}
+
+/// Under a limit on addresses there is no pool: see the test below, which runs this one.
+#[test]
+#[ignore = "run by a_limited_address_space_is_no_reason_not_to_run"]
+fn under_a_limit_on_addresses() {
+    let module = limited("probe", Limits::default());
+    assert!(!module.is_pooled());
+    outcome(behave(&module, "ok"));
+    assert_eq!(behave(&module, "eat-memory").result.unwrap_err().reason(), "ModuleOutOfMemory");
+}
+
+#[test]
+fn a_limited_address_space_is_no_reason_not_to_run() {
+    fixture("probe");
+    let test = std::env::current_exe().unwrap();
+    let script = "ulimit -v 3000000 && exec \"$0\" --exact sandbox::under_a_limit_on_addresses --ignored";
+    let ran = Command::new("sh").args(["-c", script]).arg(test).output().unwrap();
+    let text = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success() && text.contains("1 passed"), "{text}{}", String::from_utf8_lossy(&ran.stderr));
 }

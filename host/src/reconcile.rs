@@ -297,7 +297,7 @@ impl Shared {
             let namespaces = self.settings.namespaces.clone();
             needs.push(Need { type_ref: descriptor.primary.clone(), namespaces: namespaces.clone(), labelled: false });
             for child in &descriptor.children {
-                let namespaces = if child.any_namespace { Vec::new() } else { namespaces.clone() };
+                let namespaces = namespaces.clone();
                 needs.push(Need { type_ref: child.type_ref.clone(), namespaces, labelled: true });
             }
         }

@@ -136,8 +136,10 @@ fn crds(descriptor: &Descriptor, problems: &mut Vec<String>) {
 fn not_yet(descriptor: &Descriptor, problems: &mut Vec<String>) {
     let hooks: Vec<_> = descriptor.hooks.iter().filter(|hook| HOOKS.contains(&hook.as_str())).cloned().collect();
     let required = descriptor.extensions.iter().filter(|extension| extension.required);
+    let anywhere = descriptor.children.iter().filter(|child| child.any_namespace);
     let parts = [
         ("hooks", hooks),
+        ("child types with any-namespace", anywhere.map(|child| child.type_ref.to_string()).collect()),
         ("related types", descriptor.related.iter().map(|related| related.type_ref.to_string()).collect()),
         ("capabilities", descriptor.capabilities.iter().map(|capability| capability.name.clone()).collect()),
         ("replaces-managers", descriptor.replaces_managers.clone()),
@@ -299,6 +301,7 @@ mod tests {
     fn what_is_not_served_yet_is_refused_by_name() {
         assert_refused(|d| d.hooks.push("finalize".into()), "hooks are not served by this host yet: finalize");
         assert_refused(|d| d.hooks.push("levitate".into()), "hook \"levitate\" is unknown");
+        assert_refused(|d| d.children[0].any_namespace = true, "any-namespace are not served by this host yet: Deployment");
         let related = RelatedType { type_ref: TypeRef::new("v1", "Pod"), optional: false };
         assert_refused(|d| d.related.push(related), "related types are not served by this host yet: Pod.v1");
         assert_refused(|d| d.replaces_managers.push("manager".into()), "replaces-managers");

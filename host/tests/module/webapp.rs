@@ -60,7 +60,7 @@ fn a_component_of_cargo_component_runs() {
         eprintln!("cargo-component is not installed: nothing tested");
         return;
     }
-    // It rewrites files beside the manifest, so it gets a copy of its own.
+    // A folder of its own: it puts the component where cargo's module was, and writes `src/bindings.rs`, which git ignores.
     let target = target().join("cargo-component");
     let status = Command::new("cargo-component")
         .current_dir(workspace())

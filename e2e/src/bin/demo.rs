@@ -181,7 +181,10 @@ impl Demo<'_> {
         let counts: Vec<String> = requests
             .counts()
             .into_iter()
-            .map(|((verb, resource), count)| format!("{count} {verb} {resource}"))
+            .map(|((verb, resource), count)| match resource.as_str() {
+                "" => format!("{count} {verb} of a published schema"),
+                _ => format!("{count} {verb} {resource}"),
+            })
             .collect();
         println!("  requests of the host: {}", if counts.is_empty() { "none".into() } else { counts.join(", ") });
         Ok(())

@@ -113,11 +113,13 @@ impl Applier<'_> {
         match self.watches.read(resource, &wanted.desired.name).await {
             Ok(Lookup::Present(stored)) => match not_ours(&stored, self.parent) {
                 None => Ok(Written::Learned),
-                Some(why) if stored.meta.terminating => {
-                    let why = format!("{why}; it is being deleted");
-                    Err(self.in_the_way(wanted, Reason::Waiting, &why))
+                Some(why) => {
+                    // From now on the table knows what stands there, so that no pass tries again before it goes.
+                    if self.watches.watch_name(&resource.type_ref, &wanted.desired.name) {
+                        self.watches.seen(resource, &stored);
+                    }
+                    Err(self.taken(wanted, &stored, why))
                 }
-                Some(why) => Err(self.not_owned(wanted, &why)),
             },
             Ok(Lookup::Unreadable(object)) => Err(self.in_the_way(wanted, Reason::ApplyFailed, &object.message)),
             // Gone again: the next round makes it.

@@ -94,6 +94,14 @@ impl Applier<'_> {
         unanswered(&wanted.desired.type_ref, &wanted.desired.name, error)
     }
 
+    /// Somebody else's object has the name; what is being deleted will free it.
+    pub(super) fn taken(&self, wanted: &Wanted, stored: &Stored, why: String) -> Trouble {
+        if stored.meta.terminating {
+            return self.in_the_way(wanted, Reason::Waiting, &format!("{why}; it is being deleted"));
+        }
+        self.not_owned(wanted, &why)
+    }
+
     /// Somebody else's object has the name.
     pub(super) fn not_owned(&self, wanted: &Wanted, why: &str) -> Trouble {
         self.in_the_way(wanted, Reason::ChildNotOwned, why)

@@ -301,7 +301,10 @@ mod tests {
     fn what_is_not_served_yet_is_refused_by_name() {
         assert_refused(|d| d.hooks.push("finalize".into()), "hooks are not served by this host yet: finalize");
         assert_refused(|d| d.hooks.push("levitate".into()), "hook \"levitate\" is unknown");
-        assert_refused(|d| d.children[0].any_namespace = true, "any-namespace are not served by this host yet: Deployment");
+        assert_refused(
+            |d| d.children[0].any_namespace = true,
+            "any-namespace are not served by this host yet: Deployment",
+        );
         let related = RelatedType { type_ref: TypeRef::new("v1", "Pod"), optional: false };
         assert_refused(|d| d.related.push(related), "related types are not served by this host yet: Pod.v1");
         assert_refused(|d| d.replaces_managers.push("manager".into()), "replaces-managers");

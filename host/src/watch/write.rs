@@ -37,6 +37,17 @@ impl Watches {
         Ok(lookup)
     }
 
+    /// Lets an object that was read enter the table: for a name that came to be watched since.
+    pub fn seen(&self, resource: &Resource, object: &Arc<Stored>) {
+        let watched = self.0.watched_or_new(&resource.type_ref);
+        let effects = {
+            let mut table = watched.write();
+            let known = table.known(&object.meta.name);
+            table.observed(Content::Present(Arc::clone(object)), known.as_ref(), Instant::now())
+        };
+        self.0.dispatch(&watched, effects, None);
+    }
+
     /// Sends a write that is answered with the object, and lets the answer enter the table. Every interested key but
     /// the author's is woken.
     ///

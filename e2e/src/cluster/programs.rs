@@ -68,7 +68,7 @@ impl Programs {
             .arg("--service-account-issuer=https://kubernetes.default.svc")
             .arg(flag("--service-account-key-file=", &certificates.account_public_key))
             .arg(flag("--service-account-signing-key-file=", &certificates.account_key))
-            .arg("--service-cluster-ip-range=10.0.0.0/24")
+            .arg("--service-cluster-ip-range=10.0.0.0/16")
             .arg("--endpoint-reconciler-type=none")
             // Pods would wait for tokens that nobody here needs.
             .arg("--disable-admission-plugins=ServiceAccount")

@@ -20,14 +20,14 @@ pub fn init(json: bool, verbose: u8) {
     };
 }
 
-/// The filter of a count of `-v`. Frames and TLS records of the HTTP stack would drown all else, and are never asked for.
+/// The filter of a count of `-v`. What kube says of an answer is said better where the answer is judged. Frames and TLS records of the HTTP stack would drown all else, and are never asked for.
 fn directives(verbose: u8) -> String {
     let (ours, libraries) = match verbose {
         0 => ("info", "warn"),
         1 => ("debug", "info"),
         _ => ("trace", "debug"),
     };
-    format!("{libraries},operator={ours},h2=warn,hyper=warn,hyper_util=warn,rustls=warn,tower=warn")
+    format!("{libraries},operator={ours},h2=warn,kube_client=off,hyper=warn,hyper_util=warn,rustls=warn,tower=warn")
 }
 
 #[cfg(test)]

@@ -128,6 +128,13 @@ impl Host {
         self.log().contains(text)
     }
 
+    /// The lines of its log that end a pass; with `-v` those that wrote nothing are among them.
+    #[must_use]
+    pub fn passes(&self) -> Vec<String> {
+        let is_pass = |line: &&str| line.contains("reconciled") && line.contains("took_ms=");
+        self.log().lines().filter(is_pass).map(str::to_owned).collect()
+    }
+
     /// Waits until its log contains this text.
     ///
     /// # Panics

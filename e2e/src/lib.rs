@@ -10,9 +10,11 @@ pub mod cluster;
 pub mod folder;
 pub mod host;
 pub mod modules;
+pub mod objects;
 pub mod ports;
 pub mod process;
 pub mod proxy;
+pub mod stage;
 pub mod wait;
 
 pub use audit::{Audit, Mark, Record, Requests};
@@ -20,6 +22,7 @@ pub use client::{Client, ClientError, Resource};
 pub use cluster::{Cluster, Command, Options, Snapshot};
 pub use host::Host;
 pub use proxy::{Fault, Match, Proxy};
+pub use stage::Stage;
 pub use wait::eventually;
 
 /// The error that harness functions return: one chain of causes, ready for a test to show.

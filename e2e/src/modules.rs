@@ -4,9 +4,46 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context as _, ensure};
+use tokio::sync::OnceCell;
 
 const TARGET: &str = "wasm32-unknown-unknown";
 const PROFILE: &str = "guest";
+
+/// The WebApp module, built once for all tests of this process.
+///
+/// # Errors
+/// When it does not build.
+pub async fn webapp() -> crate::Result<&'static Path> {
+    static MODULE: OnceCell<PathBuf> = OnceCell::const_new();
+    Ok(MODULE.get_or_try_init(|| build("webapp")).await?)
+}
+
+/// A module of `guest-fixtures`, such as `probe`; all of them are built once for all tests of this process.
+///
+/// # Errors
+/// When they do not build, or there is none of that name.
+pub async fn fixture(name: &str) -> crate::Result<PathBuf> {
+    static FOLDER: OnceCell<PathBuf> = OnceCell::const_new();
+    let file = FOLDER.get_or_try_init(build_fixtures).await?.join(format!("{name}.wasm"));
+    ensure!(file.is_file(), "guest-fixtures has no module {name}");
+    Ok(file)
+}
+
+async fn build_fixtures() -> crate::Result<PathBuf> {
+    let target = target_folder()?;
+    let folder = target.join("fixture-modules");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-fixtures/build.sh");
+    let status = tokio::process::Command::new(script)
+        .arg(&folder)
+        .env("CARGO_TARGET_DIR", &target)
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .status()
+        .await
+        .context("cannot run guest-fixtures/build.sh")?;
+    ensure!(status.success(), "the fixtures did not build: {status}");
+    Ok(folder)
+}
 
 /// Builds a guest package of the workspace, such as `webapp`, for Wasm and returns the module's file.
 ///

@@ -1,0 +1,69 @@
+//! The primaries of the modules under test, and what tests ask of objects.
+
+use serde_json::{Value, json};
+
+use crate::client::Resource;
+use crate::cluster::Cluster;
+
+/// WebApps.
+pub const WEB_APPS: Resource<'static> = Resource::new("webapp.example.com/v1", "webapps");
+/// Probes, of the fixture that does what its objects say.
+pub const PROBES: Resource<'static> = Resource::new("fixtures.example.com/v1", "probes");
+
+/// The definition of WebApps, YAML.
+pub const WEB_APP_CRD: &str = include_str!("../../crds/webapps.yaml");
+/// The definition of Probes, JSON.
+pub const PROBE_CRD: &str = include_str!("../../guest-fixtures/crds/probes.json");
+
+/// A WebApp with two replicas.
+#[must_use]
+pub fn web_app(namespace: &str, name: &str) -> Value {
+    json!({
+        "apiVersion": WEB_APPS.api_version,
+        "kind": "WebApp",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"image": "example.test/web:1", "replicas": 2, "port": 8080},
+    })
+}
+
+/// A Probe with this spec.
+#[must_use]
+pub fn probe(namespace: &str, name: &str, spec: Value) -> Value {
+    json!({
+        "apiVersion": PROBES.api_version,
+        "kind": "Probe",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": spec,
+    })
+}
+
+/// The condition of this type; `null` when there is none.
+#[must_use]
+pub fn condition<'a>(object: &'a Value, type_: &str) -> &'a Value {
+    const NONE: &Value = &Value::Null;
+    let conditions = object["status"]["conditions"].as_array();
+    conditions.and_then(|conditions| conditions.iter().find(|condition| condition["type"] == type_)).unwrap_or(NONE)
+}
+
+/// Whether the object's condition `Reconciled` is True for its present generation; what it says instead.
+///
+/// # Errors
+/// While it isn't.
+pub fn is_settled(object: &Value) -> crate::Result<()> {
+    let reconciled = condition(object, "Reconciled");
+    let observed = &reconciled["observedGeneration"];
+    let current = observed.is_null() || *observed == object["metadata"]["generation"];
+    anyhow::ensure!(reconciled["status"] == "True" && current, "{}", object["status"]);
+    Ok(())
+}
+
+impl Cluster {
+    /// Installs the definitions of WebApps and Probes, and waits until they are served.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub async fn install_definitions(&self) -> crate::Result<()> {
+        self.apply(WEB_APP_CRD).await?;
+        self.apply(PROBE_CRD).await
+    }
+}

@@ -26,10 +26,8 @@ async fn a_scale_costs_one_write_and_a_new_image_is_ready_only_when_it_runs() ->
     let client = cluster.client();
     let host = Host::spawn(&cluster.kubeconfig("admin")?, &[modules::webapp().await?], &["-v"])?;
     client.create(&WEB_APPS, &web_app("default", "shop")).await?;
-    eventually("2/2 replicas are ready", SOON, || async {
-        ready(&client.get(&WEB_APPS, "default", "shop").await?, 2)
-    })
-    .await;
+    eventually("2/2 replicas are ready", SOON, || async { ready(&client.get(&WEB_APPS, "default", "shop").await?, 2) })
+        .await;
 
     scale(&cluster, &host).await?;
     new_image(&cluster).await
@@ -41,10 +39,8 @@ async fn scale(cluster: &Cluster, host: &Host) -> Result<()> {
     let mut deployments = watch_from_now(cluster, &DEPLOYMENTS).await?;
     let (mark, passes) = (cluster.audit().mark().await?, passes(host));
     cluster.kubectl(&["scale", "webapp", "shop", "--replicas=3"]).await?.ok()?;
-    eventually("3/3 replicas are ready", SOON, || async {
-        ready(&client.get(&WEB_APPS, "default", "shop").await?, 3)
-    })
-    .await;
+    eventually("3/3 replicas are ready", SOON, || async { ready(&client.get(&WEB_APPS, "default", "shop").await?, 3) })
+        .await;
 
     let requests = cluster.audit().since(mark).await?.by_agent("operator-host/").beyond_watches();
     let writes = requests.writes();

@@ -1,146 +1,95 @@
-//! Others change, delete or own what a WebApp wants: what is ours is set right by one write, what is not stays as it is.
+//! Others change or delete what a WebApp wants: it is set right by one write.
 
 use std::time::Duration;
 
-use operator_e2e::client::{CONFIG_MAPS, DEPLOYMENTS, Resource, SERVICES};
-use operator_e2e::objects::{WEB_APPS, condition, is_settled, web_app};
-use operator_e2e::{Client, Cluster, Host, Requests, Result, eventually, modules};
+use operator_e2e::client::{DEPLOYMENTS, Resource, SERVICES};
+use operator_e2e::objects::{PROBES, WEB_APPS, probe, web_app};
+use operator_e2e::{Requests, Result, Stage, eventually, modules};
 use serde_json::{Value, json};
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(60);
 
-/// A namespace of the shared cluster with a settled WebApp `shop`, and the host that settled it.
-struct Shop {
-    cluster: &'static Cluster,
-    client: Client,
-    namespace: String,
-    host: Host,
+/// A settled WebApp `shop`.
+async fn shop(name: &str) -> Result<Stage> {
+    let stage = Stage::open(name, modules::webapp().await?, &[]).await?;
+    stage.client.create(&WEB_APPS, &web_app(&stage.namespace, "shop")).await?;
+    stage.settled(&WEB_APPS, "shop").await;
+    Ok(stage)
 }
 
-impl Shop {
-    async fn open(name: &str) -> Result<Self> {
-        Self::open_with(name, |_, _| async { Ok(()) }).await
-    }
-
-    /// The same, with something arranged before.
-    async fn open_with<F>(name: &str, arrange: impl FnOnce(Client, String) -> F) -> Result<Self>
-    where
-        F: Future<Output = Result<()>>,
-    {
-        let cluster = cluster().await?;
-        let (namespace, client) = (cluster.namespace(name).await?, cluster.client());
-        let arguments = [&format!("--namespace={namespace}"), &format!("--installation-id={namespace}"), "-v"];
-        let host = Host::spawn(&cluster.kubeconfig("admin")?, &[modules::webapp().await?], &arguments)?;
-        arrange(client.clone(), namespace.clone()).await?;
-        client.create(&WEB_APPS, &web_app(&namespace, "shop")).await?;
-        Ok(Self { cluster, client, namespace, host })
-    }
-
-    async fn settled(self) -> Result<Self> {
-        eventually("the WebApp is settled", SOON, || async { is_settled(&self.web_app().await?) }).await;
-        Ok(self)
-    }
-
-    async fn web_app(&self) -> Result<Value> {
-        Ok(self.client.get(&WEB_APPS, &self.namespace, "shop").await?)
-    }
-
-    async fn child(&self, resource: &Resource<'_>) -> Result<Value> {
-        Ok(self.client.get(resource, &self.namespace, "shop").await?)
-    }
-
-    /// Runs a change by somebody else, waits until `restored`, and gives the requests that the host made for it.
-    async fn after<F, G>(&self, change: impl Future<Output = Result<()>>, restored: impl Fn() -> F) -> Result<Requests>
-    where
-        F: Future<Output = Result<G>>,
-    {
-        let (mark, passes) = (self.cluster.audit().mark().await?, self.passes());
-        change.await?;
-        eventually("it is set right", SOON, &restored).await;
-        eventually("the pass has ended", SOON, || async { self.passes() > passes }).await;
-        // What the host's own write set off has come to an end when the next thing is answered.
-        let touched = json!({"metadata": {"labels": {"touched": format!("{:08x}", fastrand::u32(..))}}});
-        let passes = self.passes();
-        self.client.patch(&WEB_APPS, &self.namespace, "shop", &touched).await?;
-        eventually("a later pass has ended", SOON, || async { self.passes() > passes }).await;
-        let all = self.cluster.audit().since(mark).await?.by_agent("operator-host/").beyond_watches();
-        Ok(all.within(&self.namespace))
-    }
-
-    fn passes(&self) -> usize {
-        self.host.log().lines().filter(|line| line.contains("reconciled") && line.contains("took_ms")).count()
-    }
+/// What the host asked for while somebody changed something and until it was set right.
+async fn after(
+    stage: &Stage,
+    change: impl Future<Output = Result<()>>,
+    is_right: impl AsyncFn() -> Result<()>,
+) -> Result<Requests> {
+    let (mark, passes) = (stage.mark().await?, stage.passes());
+    change.await?;
+    eventually("it is set right", SOON, || is_right()).await;
+    eventually("the pass has ended", SOON, || async { stage.passes() > passes }).await;
+    stage.quiesce(&WEB_APPS, "shop").await?;
+    is_right().await?;
+    stage.requests_since(mark).await
 }
 
-async fn cluster() -> Result<&'static Cluster> {
-    static DEFINED: tokio::sync::OnceCell<()> = tokio::sync::OnceCell::const_new();
-    let cluster = Cluster::shared().await;
-    DEFINED.get_or_try_init(|| cluster.install_definitions()).await?;
-    Ok(cluster)
-}
-
-fn replicas(object: &Value) -> Result<()> {
-    anyhow::ensure!(object["spec"]["replicas"] == 2, "{}", object["spec"]["replicas"]);
+async fn has_two_replicas(stage: &Stage) -> Result<()> {
+    let replicas = stage.get(&DEPLOYMENTS, "shop").await?["spec"]["replicas"].take();
+    anyhow::ensure!(replicas == 2, "{replicas}");
     Ok(())
 }
 
 #[tokio::test]
 async fn a_field_that_another_manager_changes_is_reverted_by_one_write() -> Result<()> {
-    let shop = Shop::open("drift").await?.settled().await?;
-    let (client, namespace) = (&shop.client, shop.namespace.as_str());
-    let restored = || async { replicas(&shop.child(&DEPLOYMENTS).await?) };
+    let stage = shop("drift").await?;
+    let (client, namespace) = (&stage.client, stage.namespace.as_str());
+    let seven = json!({"spec": {"replicas": 7}});
+    let is_right = async || has_two_replicas(&stage).await;
 
     let merge_patch = async {
-        client.patch(&DEPLOYMENTS, namespace, "shop", &json!({"spec": {"replicas": 7}})).await?;
+        client.patch(&DEPLOYMENTS, namespace, "shop", &seven).await?;
         Ok(())
     };
-    one_child_write(&shop.after(merge_patch, restored).await?, "deployments.apps");
+    one_child_write(&after(&stage, merge_patch, is_right).await?, "deployments.apps");
 
     let put = async {
-        let mut object = shop.child(&DEPLOYMENTS).await?;
+        let mut object = stage.get(&DEPLOYMENTS, "shop").await?;
         object["spec"]["replicas"] = json!(7);
         client.replace(&DEPLOYMENTS, &object).await?;
         Ok(())
     };
-    one_child_write(&shop.after(put, restored).await?, "deployments.apps");
+    one_child_write(&after(&stage, put, is_right).await?, "deployments.apps");
 
     let apply = async {
-        let object = json!({
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": "shop", "namespace": namespace},
-            "spec": {"replicas": 7},
-        });
+        let mut object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 7}});
+        object["metadata"] = json!({"name": "shop", "namespace": namespace});
         client.apply(&DEPLOYMENTS, "kubectl", &object).await?;
         Ok(())
     };
-    one_child_write(&shop.after(apply, restored).await?, "deployments.apps");
+    one_child_write(&after(&stage, apply, is_right).await?, "deployments.apps");
 
     let scale = async {
-        client.patch_subresource(&DEPLOYMENTS, namespace, "shop", "scale", &json!({"spec": {"replicas": 7}})).await?;
+        client.patch_subresource(&DEPLOYMENTS, namespace, "shop", "scale", &seven).await?;
         Ok(())
     };
-    one_child_write(&shop.after(scale, restored).await?, "deployments.apps");
+    one_child_write(&after(&stage, scale, is_right).await?, "deployments.apps");
     Ok(())
 }
 
 #[tokio::test]
 async fn a_child_that_is_deleted_is_made_again_by_one_write() -> Result<()> {
-    let shop = Shop::open("deleted").await?.settled().await?;
+    let stage = shop("deleted").await?;
     for (resource, kind) in [(DEPLOYMENTS, "deployments.apps"), (SERVICES, "services")] {
-        let before = shop.child(&resource).await?["metadata"]["uid"].take();
+        let uid = async || Result::<_>::Ok(stage.get(&resource, "shop").await?["metadata"]["uid"].take());
+        let before = uid().await?;
         let delete = async {
-            shop.client.delete(&resource, &shop.namespace, "shop").await?;
+            stage.client.delete(&resource, &stage.namespace, "shop").await?;
             Ok(())
         };
-        let requests = shop
-            .after(delete, || async {
-                let now = shop.child(&resource).await?["metadata"]["uid"].take();
-                anyhow::ensure!(now != before, "it is still there");
-                Ok(())
-            })
-            .await?;
-        one_child_write(&requests, kind);
+        let is_another = async || {
+            anyhow::ensure!(uid().await? != before, "it is still there");
+            Ok(())
+        };
+        one_child_write(&after(&stage, delete, is_another).await?, kind);
     }
     Ok(())
 }
@@ -153,13 +102,13 @@ fn one_child_write(requests: &Requests, kind: &str) {
     assert_eq!(writes.of(kind).len(), 1, "not exactly one write to {kind}:\n{requests}");
     assert!(status.len() <= 2, "more than two status writes:\n{requests}");
     assert_eq!(writes.len(), 1 + status.len(), "writes beside {kind} and status:\n{requests}");
-    assert!(requests.iter().all(|record| record.code < 300 || record.verb == "get"), "{requests}");
+    assert!(writes.iter().all(|record| record.code < 300), "something was refused:\n{requests}");
 }
 
 #[tokio::test]
 async fn a_status_that_is_tampered_with_is_set_right_by_one_status_write() -> Result<()> {
-    let shop = Shop::open("status").await?.settled().await?;
-    let before = shop.web_app().await?["status"].take();
+    let stage = shop("tampered").await?;
+    let before = timeless_status(&stage).await?;
     let tamperings = [
         json!({"readyReplicas": 41}),
         json!({"readyReplicas": null}),
@@ -167,124 +116,120 @@ async fn a_status_that_is_tampered_with_is_set_right_by_one_status_write() -> Re
         json!({"observedGeneration": 99}),
     ];
     for tampering in tamperings {
+        let status = json!({"status": tampering});
         let tamper = async {
-            let status = json!({"status": tampering});
-            shop.client.patch_subresource(&WEB_APPS, &shop.namespace, "shop", "status", &status).await?;
+            stage.client.patch_subresource(&WEB_APPS, &stage.namespace, "shop", "status", &status).await?;
             Ok(())
         };
-        let requests = shop
-            .after(tamper, || async {
-                let status = shop.web_app().await?["status"].take();
-                anyhow::ensure!(same_status(&status, &before), "{status}");
-                Ok(())
-            })
-            .await?;
-        let writes = requests.writes();
-        assert_eq!(writes.len(), 1, "after {tampering}:\n{requests}");
-        assert!(writes.iter().all(|record| record.subresource == "status"), "{requests}");
+        let is_right = async || {
+            let now = timeless_status(&stage).await?;
+            anyhow::ensure!(now == before, "{now}");
+            Ok(())
+        };
+        let requests = after(&stage, tamper, is_right).await?;
+        assert_eq!(requests.writes().len(), 1, "after {status}:\n{requests}");
+        assert!(requests.writes().iter().all(|record| record.subresource == "status"), "{requests}");
     }
     Ok(())
 }
 
-/// Equal but for the times of conditions.
-fn same_status(one: &Value, other: &Value) -> bool {
-    let timeless = |status: &Value| {
-        let mut status = status.clone();
-        for condition in status["conditions"].as_array_mut().into_iter().flatten() {
-            condition["lastTransitionTime"] = Value::Null;
-        }
-        status
-    };
-    timeless(one) == timeless(other)
+/// The status without the times of conditions.
+async fn timeless_status(stage: &Stage) -> Result<Value> {
+    let mut status = stage.get(&WEB_APPS, "shop").await?["status"].take();
+    for condition in status["conditions"].as_array_mut().into_iter().flatten() {
+        condition["lastTransitionTime"] = Value::Null;
+    }
+    Ok(status)
 }
 
+/// The value is right all along, but it is no longer ours: whether that is worth a write is the same warm and cold.
 #[tokio::test]
-async fn an_object_of_the_name_without_owner_is_left_alone_and_named() -> Result<()> {
-    let shop = Shop::open_with("foreign", |client, namespace| async move {
-        client.create(&DEPLOYMENTS, &foreign_deployment(&namespace)).await?;
-        Ok(())
-    })
-    .await?;
-    let before = shop.child(&DEPLOYMENTS).await?;
-    let message = refused(&shop).await;
-    let named = format!("Deployment {}/shop", shop.namespace);
-    assert!(message.contains(&named) && message.contains("no controller"), "{message}");
-    untouched_but_sibling_applied(&shop, &before).await?;
+async fn a_field_that_is_changed_there_and_back_costs_one_write_at_most() -> Result<()> {
+    let mut stage = shop("there-and-back").await?;
+    let there_and_back = async |client: operator_e2e::Client, namespace: String| {
+        for replicas in [5, 2] {
+            client.patch(&DEPLOYMENTS, &namespace, "shop", &json!({"spec": {"replicas": replicas}})).await?;
+        }
+        Result::<()>::Ok(())
+    };
 
-    // Free again: taken within a second.
-    shop.client.delete(&DEPLOYMENTS, &shop.namespace, "shop").await?;
-    let began = std::time::Instant::now();
-    eventually("the name is taken", SOON, || async {
-        let owner = shop.child(&DEPLOYMENTS).await?["metadata"]["ownerReferences"][0]["kind"].take();
-        anyhow::ensure!(owner == "WebApp", "{owner}");
-        Ok(())
-    })
-    .await;
-    assert!(began.elapsed() < Duration::from_secs(5), "it took {:?} on a machine that may be busy", began.elapsed());
-    eventually("the WebApp is settled", SOON, || async { is_settled(&shop.web_app().await?) }).await;
+    // Neither version is seen before both are made.
+    let (mark, passes) = (stage.mark().await?, stage.passes());
+    stage.proxy.pause_watches();
+    there_and_back(stage.client.clone(), stage.namespace.clone()).await?;
+    stage.proxy.resume_watches();
+    eventually("a pass has seen it", SOON, || async { stage.passes() > passes }).await;
+    stage.quiesce(&WEB_APPS, "shop").await?;
+    let warm = stage.requests_since(mark).await?.writes();
+    assert!(warm.len() <= 1, "{warm}");
+
+    let mark = stage.mark().await?;
+    stage.restart_after(there_and_back(stage.client.clone(), stage.namespace.clone())).await?;
+    eventually("a pass has seen it", SOON, || async { stage.passes() > 0 }).await;
+    stage.quiesce(&WEB_APPS, "shop").await?;
+    let cold = stage.requests_since(mark).await?.writes();
+    assert_eq!(cold.counts(), warm.counts(), "cold:\n{cold}warm:\n{warm}");
+
+    let mark = stage.mark().await?;
+    stage.restart_after(async { Ok(()) }).await?;
+    eventually("a pass has seen it", SOON, || async { stage.passes() > 0 }).await;
+    stage.quiesce(&WEB_APPS, "shop").await?;
+    let settled = stage.requests_since(mark).await?.writes();
+    assert!(settled.is_empty(), "{settled}");
     Ok(())
 }
 
-#[tokio::test]
-async fn an_object_of_the_name_with_another_controller_is_left_alone_and_both_are_named() -> Result<()> {
-    let shop = Shop::open_with("owned", |client, namespace| async move {
-        let owner = json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "landlord", "namespace": &namespace},
-        });
-        let uid = client.create(&CONFIG_MAPS, &owner).await?["metadata"]["uid"].take();
-        let mut object = foreign_deployment(&namespace);
-        object["metadata"]["ownerReferences"] =
-            json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "landlord", "uid": uid, "controller": true}]);
-        client.create(&DEPLOYMENTS, &object).await?;
-        Ok(())
-    })
-    .await?;
-    let before = shop.child(&DEPLOYMENTS).await?;
-    let message = refused(&shop).await;
-    let named = format!("Deployment {}/shop", shop.namespace);
-    assert!(message.contains(&named) && message.contains("ConfigMap landlord"), "{message}");
-    untouched_but_sibling_applied(&shop, &before).await
-}
+const WIDGETS_V1: Resource<'static> = Resource::new("example.com/v1", "widgets");
+const WIDGETS_V2: Resource<'static> = Resource::new("example.com/v2", "widgets");
 
-fn foreign_deployment(namespace: &str) -> Value {
+/// A type that is served in two versions, with a status.
+fn widget_definition() -> Value {
+    let version = |name: &str, stored: bool| {
+        let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        json!({
+            "name": name,
+            "served": true,
+            "storage": stored,
+            "subresources": {"status": {}},
+            "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": open, "status": open}}},
+        })
+    };
     json!({
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "shop", "namespace": namespace},
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
         "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": {"app": "other"}},
-            "template": {
-                "metadata": {"labels": {"app": "other"}},
-                "spec": {"containers": [{"name": "other", "image": "example.test/other:1"}]},
-            },
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"kind": "Widget", "plural": "widgets"},
+            "versions": [version("v1", true), version("v2", false)],
         },
     })
 }
 
-/// What the condition of a refused child says.
-async fn refused(shop: &Shop) -> String {
-    eventually("the WebApp reports a child that is not its own", SOON, || async {
-        let object = shop.web_app().await?;
-        let reconciled = condition(&object, "Reconciled");
-        anyhow::ensure!(reconciled["reason"] == "ChildNotOwned" && reconciled["status"] == "False", "{reconciled}");
-        Ok(reconciled["message"].as_str().unwrap_or_default().to_owned())
-    })
-    .await
-}
+#[tokio::test]
+async fn a_childs_controller_that_writes_its_status_in_another_version_causes_no_write() -> Result<()> {
+    let stage = Stage::open("versions", &modules::fixture("probe").await?, &[]).await?;
+    stage.cluster.apply(&widget_definition().to_string()).await?;
+    let widget = json!({
+        "apiVersion": "example.com/v1",
+        "kind": "Widget",
+        "metadata": {"name": "wheel"},
+        "spec": {"spokes": 3, "rims": [{"size": 20}]},
+    });
+    let spec = json!({"children": [{"object": widget}], "report": true});
+    stage.client.create(&PROBES, &probe(&stage.namespace, "cart", spec)).await?;
+    eventually("the Widget is made", SOON, || async { stage.get(&WIDGETS_V1, "wheel").await }).await;
+    stage.settled(&PROBES, "cart").await;
 
-async fn untouched_but_sibling_applied(shop: &Shop, before: &Value) -> Result<()> {
-    eventually("the Service is made", SOON, || async { shop.child(&SERVICES).await }).await;
-    // The host worked on it since: an edit of the WebApp reaches the sibling.
-    let passes = shop.passes();
-    let edit = json!({"spec": {"port": 9090, "replicas": 9}});
-    shop.client.patch(&WEB_APPS, &shop.namespace, "shop", &edit).await?;
-    eventually("the Service follows", SOON, || async {
-        let port = shop.child(&SERVICES).await?["spec"]["ports"][0]["targetPort"].take();
-        anyhow::ensure!(port == 9090 && shop.passes() > passes, "{port}");
-        Ok(())
-    })
-    .await;
-    assert_eq!(shop.child(&DEPLOYMENTS).await?, *before, "somebody else's object was touched");
+    let (mark, passes) = (stage.mark().await?, stage.passes());
+    let mut live = stage.get(&WIDGETS_V2, "wheel").await?;
+    live["status"] = json!({"turns": 7});
+    let path = format!("{}/status", WIDGETS_V2.path(&stage.namespace, "wheel"));
+    stage.client.request("PUT", &path, "application/json", &live).await?;
+    eventually("a pass has seen it", SOON, || async { stage.passes() > passes }).await;
+    stage.quiesce(&PROBES, "cart").await?;
+    let requests = stage.requests_since(mark).await?;
+    assert!(requests.is_empty(), "{requests}");
     Ok(())
 }

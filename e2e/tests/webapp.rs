@@ -37,7 +37,7 @@ async fn a_scale_costs_one_write_and_a_new_image_is_ready_only_when_it_runs() ->
 async fn scale(cluster: &Cluster, host: &Host) -> Result<()> {
     let client = cluster.client();
     let mut deployments = watch_from_now(cluster, &DEPLOYMENTS).await?;
-    let (mark, passes) = (cluster.audit().mark().await?, passes(host));
+    let (mark, passes) = (cluster.audit().mark().await?, host.passes().len());
     cluster.kubectl(&["scale", "webapp", "shop", "--replicas=3"]).await?.ok()?;
     eventually("3/3 replicas are ready", SOON, || async { ready(&client.get(&WEB_APPS, "default", "shop").await?, 3) })
         .await;
@@ -53,7 +53,7 @@ async fn scale(cluster: &Cluster, host: &Host) -> Result<()> {
     assert!(requests.verb("get").is_empty() && requests.verb("list").is_empty(), "a read:\n{requests}");
 
     // One pass for the edit, at most one for each version of the Deployment that somebody else made.
-    let made = self::passes(host) - passes;
+    let made = host.passes().len() - passes;
     let last = client.get(&DEPLOYMENTS, "default", "shop").await?["metadata"]["resourceVersion"].take();
     let mut versions = 0;
     loop {
@@ -101,9 +101,4 @@ async fn watch_from_now(cluster: &Cluster, resource: &Resource<'_>) -> Result<op
     let now = client.request("GET", &format!("{}?limit=1", resource.path("default", "")), "", &Value::Null).await?;
     let version = now["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
     Ok(client.watch(resource, "default", &format!("resourceVersion={version}")).await?)
-}
-
-/// Passes that the log tells of.
-fn passes(host: &Host) -> usize {
-    host.log().lines().filter(|line| line.contains("reconciled") && line.contains("took_ms")).count()
 }

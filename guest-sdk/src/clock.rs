@@ -2,8 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-/// The time of this call. Asking twice gives the same answer; asking at all makes the outcome depend on time, so that the
-/// host calls again even when nothing changed. In unit tests it is what [`testing`](crate::testing) set.
+/// The time of this call; in unit tests what [`testing`](crate::testing) set.
 pub(crate) fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(imports::now())
 }

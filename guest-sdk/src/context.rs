@@ -59,7 +59,7 @@ impl<O: Operator> Context<O> {
     /// The child of this type and name in the primary's namespace; None when there is none that this primary controls.
     ///
     /// # Errors
-    /// `UndecodableChild`, terminal, naming the object and the field.
+    /// `UndecodableChild`, terminal, naming the object.
     pub fn child<'a, T: Live<'a>>(&'a self, name: &str) -> Result<Option<T>, Failure> {
         self.children()
             .find(|child| child.is::<T>() && child.name() == name && child.namespace() == self.namespace())

@@ -1,8 +1,8 @@
 //! CustomResourceDefinitions from the types that an operator decodes, in a test of the operator.
 //!
-//! The definition is generated once and kept in files: one for people and `kubectl`, one that the module embeds. The test
-//! that generates it fails when a file is stale, so that schema derives never weigh on the module. `guest-webapp` shows
-//! the whole of it.
+//! The definition is generated once and kept in files: one for people and `kubectl`, one that the module embeds. The
+//! test that generates it fails when a file is stale, so that schema derives never weigh on the module. `guest-webapp`
+//! shows the whole of it.
 
 use std::path::Path;
 

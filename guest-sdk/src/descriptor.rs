@@ -36,7 +36,8 @@ impl ChildType {
         self
     }
 
-    /// Allows children outside the primary's namespace, or cluster-scoped ones.
+    /// Allows children outside the primary's namespace, or cluster-scoped ones. Hosts that do not serve it yet refuse
+    /// the module.
     pub fn any_namespace(mut self) -> Self {
         self.any_namespace = true;
         self

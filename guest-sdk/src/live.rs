@@ -1,7 +1,7 @@
-//! Reading what lives in the cluster: small structs of one's own that take only the fields one looks at.
+//! Reading what lives in the cluster, with small structs of one's own that take only the fields one looks at.
 //!
-//! Parsing is most of a call's time, so borrow (`&'a str`) and leave out what is not needed. Live types are read-only by
-//! design: they are no use as desired objects, because the host refuses fields that the server owns.
+//! Parsing is most of a call's time, so borrow (`&'a str`) and leave out what is not needed. Live types are read-only
+//! by design: they are no use as desired objects, because the host refuses fields that the server owns.
 
 use serde::Deserialize;
 
@@ -68,9 +68,10 @@ impl<'a> LiveObject<'a> {
     /// Decodes the whole object.
     ///
     /// # Errors
-    /// `UndecodableChild`, terminal, naming the object and the field.
+    /// `UndecodableChild`, terminal, naming the object.
     pub fn read<T: Deserialize<'a>>(&self) -> Result<T, Failure> {
-        crate::context::decode(&self.0.json).map_err(|error| {
+        // Not `decode`: following the path costs an allocation for each key of an object that is mostly ignored.
+        serde_json::from_str(&self.0.json).map_err(|error| {
             Failure::terminal("UndecodableChild", format!("live {} {}: {error}", self.0.kind, self.0.name))
         })
     }

@@ -24,8 +24,8 @@ pub trait Operator: Sized + 'static {
     fn reconcile(ctx: &Context<Self>) -> Result<Outcome, Failure>;
 }
 
-/// Exports an [`Operator`] as a module. Once in a crate, beside the type; on targets other than Wasm it only checks that
-/// the type is an operator.
+/// Exports an [`Operator`] as a module. Once in a crate, beside the type; on targets other than Wasm it only checks
+/// that the type is an operator.
 #[macro_export]
 macro_rules! operator {
     ($operator:ty $(,)?) => {

@@ -66,7 +66,8 @@ impl Status {
 }
 
 impl Condition {
-    /// A condition: `reason` is one CamelCase word, `message` is for people and must not change while nothing else does.
+    /// A condition: `reason` is one CamelCase word, `message` is for people and must not change while nothing else
+    /// does.
     pub fn new(
         type_: impl Into<String>,
         status: ConditionStatus,

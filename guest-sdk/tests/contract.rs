@@ -1,8 +1,8 @@
 //! The contract keeps its word: a module built against a released version goes on working with this one.
 //!
 //! `wit/released/` holds each released version of `wit/reconciler.wit`, named after it and written once, when it is
-//! released. A change that fails here is not released by editing those files, but made as a new interface beside the old one. Comments
-//! may change at any time, and imports may gain functions.
+//! released. A change that fails here is not released by editing those files, but made as a new interface beside the
+//! old one. Comments may change at any time, and imports may gain functions.
 
 use std::path::{Path, PathBuf};
 

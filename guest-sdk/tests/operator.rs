@@ -206,7 +206,8 @@ fn a_status_of_another_shape_is_a_failure_only_for_who_asks() {
 
 #[test]
 fn desired_children_have_no_nulls_and_the_mildest_policy_unless_told() {
-    let object = json!({ "kind": "ConfigMap", "metadata": { "name": "a", "labels": null }, "data": { "list": [{ "b": null }] } });
+    let metadata = json!({ "name": "a", "labels": null });
+    let object = json!({ "kind": "ConfigMap", "metadata": metadata, "data": { "list": [{ "b": null }] } });
     let child = Child::new(object);
     let kept: Value = serde_json::from_str(&child.object).unwrap();
     assert_eq!(kept, json!({ "kind": "ConfigMap", "metadata": { "name": "a" }, "data": { "list": [{}] } }));

@@ -9,7 +9,7 @@ use crate::spec::WebApp;
 /// `.status` with the fields that the host writes.
 pub(crate) type WebAppStatus = operator_guest::crd::StatusSchema<crate::WebAppStatus>;
 
-// The API server fills in defaults, a module that decodes must not: a CRD without them is a failure that names the field.
+// The API server fills in defaults, the module does not: where a CRD lacks them, the failure names the field.
 
 pub(crate) fn default_replicas() -> i32 {
     1

@@ -1,7 +1,7 @@
 //! The types of a WebApp: what is decoded in every call, and what its CustomResourceDefinition is generated from.
 //!
-//! Doc comments become the descriptions that `kubectl explain webapp` shows. Schema derives exist in tests alone, so that
-//! none of it is in the module.
+//! Doc comments become the descriptions that `kubectl explain webapp` shows. Schema derives exist in tests alone, so
+//! that none of it is in the module.
 
 #![cfg_attr(test, allow(clippy::duplicated_attributes, reason = "a type has more than one printer column"))]
 

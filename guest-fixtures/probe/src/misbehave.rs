@@ -1,5 +1,5 @@
-//! Calls that never end or end badly, and outcomes that the host must refuse. Beside what is wrong there is always a sound
-//! ConfigMap, so that tests see whether siblings are applied.
+//! Calls that never end or end badly, and outcomes that the host must refuse. Beside what is wrong there is always a
+//! sound ConfigMap, so that tests see whether siblings are applied.
 
 use std::hint::black_box;
 

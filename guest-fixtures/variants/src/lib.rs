@@ -11,7 +11,7 @@ pub fn sound(name: &str) -> Descriptor {
     Descriptor::new(name, "0.1.0", TypeRef::new("fixtures.example.com/v1", "Variant"))
         .child(ChildType::new("v1", "ConfigMap"))
         .condition_type("Ready")
-        .crd(r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"variants.fixtures.example.com"},"spec":{"group":"fixtures.example.com","names":{"kind":"Variant","plural":"variants","singular":"variant"},"scope":"Namespaced","versions":[{"name":"v1","served":true,"storage":true,"subresources":{"status":{}},"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}"#)
+        .crd(include_str!("../../crds/variants.json"))
 }
 
 /// Exports a module whose descriptor is [`sound`] but for what the closure changes.

@@ -24,7 +24,7 @@ targets: # Wasm targets are not added by naming them in a toolchain file where R
 .PHONY: build
 build: targets ## The host and the WebApp module, optimised
 	cargo build --release -p operator-host
-	cargo build --release -p webapp --target wasm32-unknown-unknown
+	cargo build --profile guest -p webapp --target wasm32-unknown-unknown
 
 .PHONY: control-plane
 control-plane: ## A real Kubernetes built from Go modules, once, into the cache

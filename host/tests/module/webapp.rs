@@ -64,8 +64,8 @@ fn a_component_of_cargo_component_runs() {
     let target = target().join("cargo-component");
     let status = Command::new("cargo-component")
         .current_dir(workspace())
-        .args(["build", "--quiet", "--profile", "guest", "-p", "webapp", "--target-dir"])
-        .arg(&target)
+        .args(["build", "--quiet", "--profile", "guest", "-p", "webapp"])
+        .env("CARGO_TARGET_DIR", &target)
         .status()
         .unwrap();
     assert!(status.success(), "cargo component build: {status}");

@@ -1,9 +1,11 @@
 //! What the API server publishes of one type, reduced to what the host asks.
 //!
 //! In: an OpenAPI v3 document of one group and version (`/openapi/v3/apis/apps/v1`). Out: a [`Schema`] that says which
-//! values of an object are atomic to server-side apply, and which fields of a status the server would prune.
+//! values of an object are atomic to server-side apply, and which fields of a status the server would prune. A type's
+//! CustomResourceDefinition gives a [`Schema`] as well, so that the two can be compared.
 //! Descriptions, formats and validation are dropped; what the type does not reach is not even parsed.
 
+mod definition;
 mod document;
 
 use std::collections::BTreeSet;

@@ -3,6 +3,7 @@
 //! In come changes of the tables and timers; out go requests, through `apply`. One key is never worked on twice at once; a key is all that
 //! the queue carries, so that a restart or a missed event costs nothing.
 
+mod definition;
 mod gate;
 mod memory;
 mod outcome;
@@ -32,6 +33,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use waiters::Waiters;
 
@@ -104,6 +106,8 @@ pub(crate) struct Shared {
     waiters: Waiters,
     /// What was said once and is not said again.
     said: Mutex<HashSet<String>>,
+    /// Moves whenever a type comes or goes.
+    states: watch::Sender<()>,
     handle: Handle,
 }
 
@@ -223,6 +227,7 @@ impl Controller {
             memories: Memories::default(),
             waiters: Waiters::default(),
             said: Mutex::default(),
+            states: watch::Sender::new(()),
             handle,
         });
         shared.add_checks(health);
@@ -230,6 +235,9 @@ impl Controller {
         let mut tasks = JoinSet::new();
         tasks.spawn_on(keep_gates(Arc::clone(&shared)), &shared.handle);
         tasks.spawn_on(follow_breaker(Arc::clone(&shared)), &shared.handle);
+        for index in 0..shared.operators.len() {
+            tasks.spawn_on(definition::keep_comparing(Arc::clone(&shared), index), &shared.handle);
+        }
         let probing = Arc::clone(&shared.api);
         tasks.spawn_on(async move { probing.keep_probing().await }, &shared.handle);
         let workers = worker::start(&shared)?;

@@ -21,18 +21,28 @@ pub(super) fn parse(document: &[u8], type_ref: &TypeRef) -> Result<Option<Schema
         }
     }
     let Some(root) = root else { return Ok(None) };
-    let mut builder = Builder { schemas: &schemas, nodes: Vec::new(), known: HashMap::new() };
+    let mut builder = Builder::new(&schemas);
     let root = builder.named(root)?;
-    Ok(Some(Schema { nodes: builder.nodes.into(), root }))
+    Ok(Some(builder.finish(root)))
 }
 
-struct Builder<'d> {
+/// Builds the nodes that a root reaches.
+pub(super) struct Builder<'d> {
     schemas: &'d BTreeMap<Cow<'d, str>, &'d RawValue>,
     nodes: Vec<Node>,
     known: HashMap<&'d str, usize>,
 }
 
 impl<'d> Builder<'d> {
+    /// A builder that looks up references among these schemas.
+    pub(super) fn new(schemas: &'d BTreeMap<Cow<'d, str>, &'d RawValue>) -> Self {
+        Self { schemas, nodes: Vec::new(), known: HashMap::new() }
+    }
+
+    pub(super) fn finish(self, root: usize) -> Schema {
+        Schema { nodes: self.nodes.into(), root }
+    }
+
     /// The node of a named schema. It has its place before it is built, so that it may refer to itself; one that the
     /// document lacks is open.
     fn named(&mut self, name: &str) -> Result<usize, serde_json::Error> {
@@ -48,7 +58,8 @@ impl<'d> Builder<'d> {
         Ok(place)
     }
 
-    fn place(&mut self, raw: &'d RawValue) -> Result<usize, serde_json::Error> {
+    /// The node of an unnamed schema.
+    pub(super) fn place(&mut self, raw: &'d RawValue) -> Result<usize, serde_json::Error> {
         let node = self.node(raw)?;
         // Nearly every `$ref` comes with nothing but a description.
         if let Node { base: Some(base), .. } = node

@@ -203,3 +203,58 @@ fn the_published_documents_say_what_was_recorded_to_be_atomic() {
     }
     assert!(checked > 100, "documents are missing: {checked}");
 }
+
+/// The definition of a Site with these properties.
+fn definition(properties: &Value) -> Schema {
+    let text = json!({ "spec": {
+        "group": "example.com",
+        "names": { "kind": "Site" },
+        "versions": [
+            { "name": "v0", "schema": { "openAPIV3Schema": { "type": "object" } } },
+            { "name": "v1", "schema": { "openAPIV3Schema": { "type": "object", "properties": properties } } },
+        ],
+    } })
+    .to_string();
+    let type_ref = TypeRef::new("example.com/v1", "Site");
+    Schema::of_definition(&text, &type_ref).expect("a definition").expect("the type")
+}
+
+#[test]
+fn two_definitions_of_a_type_differ_in_the_fields_that_one_prunes() {
+    let conditions = |fields: Value| {
+        json!({ "type": "object", "properties": { "conditions": {
+            "type": "array", "items": { "type": "object", "properties": fields } } } })
+    };
+    let text = json!({ "type": "string" });
+    let newer = json!({
+        "spec": { "type": "object", "properties": { "image": text, "ports": { "type": "object", "properties": { "http": text } } } },
+        "status": conditions(json!({ "type": text, "reason": text })),
+    });
+    let older = json!({
+        "metadata": { "type": "object" },
+        "spec": { "type": "object", "properties": { "image": text, "paused": text } },
+        "status": conditions(json!({ "type": text })),
+    });
+    let served = schema(json!({ "type": "object", "properties": older }));
+    assert_eq!(served.lacks(&definition(&newer)), ["spec.ports", "status.conditions[].reason"]);
+    assert_eq!(definition(&newer).lacks(&served), ["spec.paused"]);
+    assert_eq!(definition(&older).lacks(&served), Vec::<String>::new());
+    assert_eq!(served.lacks(&definition(&older)), Vec::<String>::new());
+}
+
+#[test]
+fn what_preserves_unknown_fields_lacks_nothing() {
+    let text = json!({ "type": "string" });
+    let labels = |below: Value| {
+        json!({ "spec": { "type": "object", "properties": {
+            "labels": { "type": "object", "additionalProperties": below } } } })
+    };
+    let deep = labels(json!({ "type": "object", "properties": { "value": text } }));
+    let open = json!({ "spec": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
+    assert_eq!(definition(&open).lacks(&definition(&deep)), Vec::<String>::new());
+    assert_eq!(definition(&labels(json!({ "type": "object" }))).lacks(&definition(&deep)), ["spec.labels.*.value"]);
+    let another = TypeRef::new("example.com/v1", "Page");
+    let none =
+        Schema::of_definition(r#"{"spec":{"group":"example.com","names":{"kind":"Site"},"versions":[]}}"#, &another);
+    assert_eq!(none.expect("a definition"), None);
+}

@@ -47,6 +47,7 @@ impl Sink for Shared {
     fn state_changed(&self, type_ref: &TypeRef) {
         self.say_missing_primary(type_ref);
         self.follow_state(type_ref);
+        self.states.send_replace(());
     }
 
     fn definition_may_have_changed(&self, type_ref: &TypeRef) {

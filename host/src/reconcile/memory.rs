@@ -21,6 +21,8 @@ pub(super) struct KeyMemory {
     pub(super) settled: Option<InputDigest>,
     /// Finds a status that differs on equal input.
     pub(super) flapping: Flapping,
+    /// Its fields that differed, once that was said.
+    pub(super) slowed: Vec<String>,
 }
 
 impl KeyMemory {

@@ -72,11 +72,16 @@ impl Pass<'_> {
     }
 
     fn rounds(&mut self) -> Next {
+        let mut generation = None;
         for _ in 0..ROUNDS {
             let taken = match self.take() {
                 Ok(taken) => taken,
                 Err(next) => return next,
             };
+            if *generation.get_or_insert(taken.primary.meta.generation) != taken.primary.meta.generation {
+                // Edited while children were written: a pass of its own, or a burst of edits would end this one as unsettled.
+                return Next::After(Duration::ZERO);
+            }
             let digest = taken.digest(self.operator.module.digest(), &taken.primary.meta.resource_version.to_string());
             // Nothing that the call or the plan depends on has another version than when the last pass kept everything.
             if self.memory.settled == Some(digest) {
@@ -318,7 +323,10 @@ impl Pass<'_> {
         if !written.changed.is_empty() {
             self.written.push(format!("status ({})", written.changed.join(", ")));
         }
-        if let Some((_, fields)) = &written.slowed {
+        if let Some((_, fields)) = &written.slowed
+            && self.memory.slowed != *fields
+        {
+            self.memory.slowed.clone_from(fields);
             warn!(
                 fields = fields.join(", "),
                 "the module's status differs from call to call on equal input; it is written at growing intervals"

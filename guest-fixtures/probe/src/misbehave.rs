@@ -2,6 +2,7 @@
 //! sound ConfigMap, so that tests see whether siblings are applied.
 
 use std::hint::black_box;
+use std::time::Duration;
 
 use operator_guest::{Child, Condition, Context, Failure, Outcome, Status, log};
 use serde_json::{Value, json};
@@ -51,6 +52,7 @@ pub(crate) fn find(name: &str) -> Option<Behaviour> {
         "return-live" => return_live,
         "status-reserved" => |ctx| with_status(ctx, r#"{"observedGeneration":1,"conditions":[]}"#),
         "status-not-an-object" => |ctx| with_status(ctx, "[1]"),
+        "counts" => counts,
         "status-broken" => |ctx| with_status(ctx, "{"),
         "undeclared-condition" => undeclared_condition,
         "host-condition" => host_condition,
@@ -77,7 +79,7 @@ fn endless_loop(_: &Context<Probe>) -> Result<Outcome, Failure> {
 /// Uses no CPU time where sleeping really sleeps. Targets without sleep panic.
 fn sleep_loop(_: &Context<Probe>) -> Result<Outcome, Failure> {
     loop {
-        std::thread::sleep(std::time::Duration::from_secs(1));
+        std::thread::sleep(Duration::from_secs(1));
     }
 }
 
@@ -173,6 +175,20 @@ fn return_live(ctx: &Context<Probe>) -> Result<Outcome, Failure> {
     let mut edited: Value = live.read()?;
     edited["data"]["edited"] = json!("yes");
     Ok(Outcome::new([Child::new(edited)]))
+}
+
+/// A message that counts the calls, read back from the live status: never the same twice.
+fn counts(ctx: &Context<Probe>) -> Result<Outcome, Failure> {
+    let status = ctx.status()?.unwrap_or_default();
+    let ready = status["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == "Ready");
+    let calls = ready.and_then(|ready| ready["message"].as_str()?.parse::<u64>().ok()).unwrap_or_default();
+    let counted = Condition::is_true("Ready", "Counted", (calls + 1).to_string());
+    let status = Status::conditions_only().condition(counted);
+    let outcome = Outcome::new([]).status(status);
+    Ok(match ctx.spec().requeue_after_ms {
+        Some(time) => outcome.requeue_after(Duration::from_millis(time)),
+        None => outcome,
+    })
 }
 
 fn undeclared_condition(ctx: &Context<Probe>) -> Result<Outcome, Failure> {

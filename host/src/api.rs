@@ -6,6 +6,7 @@
 
 mod connect;
 pub mod discovery;
+pub(crate) mod escape;
 mod lines;
 pub mod openapi;
 mod probe;

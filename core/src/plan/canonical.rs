@@ -75,6 +75,12 @@ pub enum Refusal {
         /// `a string`, `an object`.
         expected: &'static str,
     },
+    /// A name or namespace that would be another path of the API (apimachinery `path.IsValidPathSegmentName`).
+    #[error("{path}: may not be '.', may not be '..', may not contain '/' and may not contain '%'")]
+    NoSegment {
+        /// Of the field.
+        path: &'static str,
+    },
     /// A name that the server would make up anew at each apply.
     #[error("metadata.generateName: children need a name that stays the same")]
     GenerateName,

@@ -2,6 +2,7 @@
 //!
 //! Only the groups that are needed are asked for, one by one, so that an aggregated group that fails never fails the others.
 
+use super::escape::escape;
 use super::{ApiError, ApiServer};
 use operator_core::contract::{ObjectName, TypeRef};
 use serde::Deserialize;
@@ -26,14 +27,14 @@ impl Resource {
     pub fn collection(&self, namespace: Option<&str>) -> String {
         let root = group_path(&self.type_ref.api_version);
         match namespace {
-            Some(namespace) if self.namespaced => format!("{root}/namespaces/{namespace}/{}", self.plural),
+            Some(namespace) if self.namespaced => format!("{root}/namespaces/{}/{}", escape(namespace), self.plural),
             _ => format!("{root}/{}", self.plural),
         }
     }
 
     /// Path of one object.
     pub fn object(&self, name: &ObjectName) -> String {
-        format!("{}/{}", self.collection(name.namespace.as_deref()), name.name)
+        format!("{}/{}", self.collection(name.namespace.as_deref()), escape(&name.name))
     }
 
     /// As kubectl takes it: `deployments.apps`, `services`.

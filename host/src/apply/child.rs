@@ -2,6 +2,7 @@
 
 use super::{Again, Trouble, managed_fields, report};
 use crate::api::discovery::Resource;
+use crate::api::escape::escape;
 use crate::api::{self, ApiError, ApiServer, Write};
 use crate::lead::Permit;
 use crate::watch::{Author, Watches};
@@ -246,7 +247,7 @@ impl Applier<'_> {
         let about = about(resource, Verb::MergePatch, &live.meta.name);
         let write = Write {
             method: Method::PATCH,
-            path: format!("{}?fieldManager={}", resource.object(&live.meta.name), query_value(self.parent.manager)),
+            path: format!("{}?fieldManager={}", resource.object(&live.meta.name), escape(self.parent.manager)),
             content_type: api::MERGE_PATCH,
             body: patch.to_string(),
             about,
@@ -256,7 +257,7 @@ impl Applier<'_> {
     }
 
     pub(super) fn apply_path(&self, resource: &Resource, name: &ObjectName) -> String {
-        format!("{}?fieldManager={}&force=true", resource.object(name), query_value(self.parent.manager))
+        format!("{}?fieldManager={}&force=true", resource.object(name), escape(self.parent.manager))
     }
 }
 
@@ -264,21 +265,6 @@ impl Applier<'_> {
 fn wants_no_version(answer: &Answer) -> bool {
     (answer.code == 500 && answer.message.contains("resourceVersion should not be set"))
         || (answer.code == 404 && !answer.details.name.is_empty() && !answer.is_missing_type())
-}
-
-/// The field manager within a query: names are printable, but not all of them are plain.
-pub(crate) fn query_value(text: &str) -> String {
-    use std::fmt::Write as _;
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~' | b'/') {
-            out.push(char::from(byte));
-        } else {
-            // Writing to a String can't fail.
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
-    out
 }
 
 pub(super) fn about<'a>(resource: &'a Resource, verb: Verb, name: &'a ObjectName) -> Request<'a> {

@@ -1,8 +1,9 @@
 //! The one status write of a pass: planned by the core, sent as a merge patch with resourceVersion.
 
-use super::child::{about, query_value};
+use super::child::about;
 use super::{Again, Trouble};
 use crate::api::discovery::Resource;
+use crate::api::escape::escape;
 use crate::api::{self, ApiError, Write};
 use crate::lead::Permit;
 use crate::watch::{Author, Watches};
@@ -124,7 +125,7 @@ impl StatusWrite<'_> {
         let subresource = if self.resource.status { "/status" } else { "" };
         let write = Write {
             method: Method::PATCH,
-            path: format!("{}{subresource}?fieldManager={}", self.resource.object(name), query_value(self.manager)),
+            path: format!("{}{subresource}?fieldManager={}", self.resource.object(name), escape(self.manager)),
             content_type: api::MERGE_PATCH,
             body: body.to_string(),
             about,

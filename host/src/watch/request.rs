@@ -2,10 +2,10 @@
 
 use crate::api::ApiError;
 use crate::api::discovery::Resource;
+use crate::api::escape::escape;
 use operator_core::names;
 use operator_core::reflector::{Fault, Request};
 use operator_core::table::Scope;
-use std::fmt::Write as _;
 
 /// Path and query of a request for the objects that a scope selects.
 pub(super) fn path(resource: &Resource, scope: &Scope, installation: &str, request: &Request) -> String {
@@ -18,20 +18,9 @@ pub(super) fn path(resource: &Resource, scope: &Scope, installation: &str, reque
         path.push(if number == 0 { '?' } else { '&' });
         path.push_str(name);
         path.push('=');
-        escape(&value, &mut path);
+        path.push_str(&escape(&value));
     }
     path
-}
-
-/// Percent-encodes what is not unreserved (RFC 3986).
-fn escape(text: &str, out: &mut String) {
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
-            // Writing to a String can't fail.
-            _ => _ = write!(out, "%{byte:02X}"),
-        }
-    }
 }
 
 /// What an error means for the watch.

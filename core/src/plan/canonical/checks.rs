@@ -56,6 +56,11 @@ pub(super) fn metadata(object: &mut Map<String, Value>) -> Result<ObjectName, Re
     }
     let namespace = text(metadata, "namespace")?;
     let name = text(metadata, "name")?.ok_or(Refusal::Missing { path: "metadata.name" })?;
+    for (path, text) in [("metadata.namespace", namespace.as_deref()), ("metadata.name", Some(&*name))] {
+        if text.is_some_and(|text| !is_segment(text)) {
+            return Err(Refusal::NoSegment { path });
+        }
+    }
     let name = ObjectName::new(namespace.as_deref(), &name);
     metadata.remove("namespace");
     for field in ["labels", "annotations"] {
@@ -65,6 +70,10 @@ pub(super) fn metadata(object: &mut Map<String, Value>) -> Result<ObjectName, Re
     }
     host_keys(object, &Path::Root)?;
     Ok(name)
+}
+
+fn is_segment(text: &str) -> bool {
+    !matches!(text, "." | "..") && !text.contains(['/', '%'])
 }
 
 /// A text of `metadata` that may be absent or empty.

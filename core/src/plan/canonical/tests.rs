@@ -146,6 +146,20 @@ fn what_every_object_has_must_be_there() {
 }
 
 #[test]
+fn a_name_that_is_another_path_of_the_api_is_refused() {
+    for (field, text) in [("name", ".."), ("name", "web/scale"), ("name", "%2e%2e"), ("namespace", "shop/configmaps/x")]
+    {
+        let mut object = config_map(json!({}));
+        object["metadata"][field] = json!(text);
+        let message = parse(&object).expect_err("a refusal").to_string();
+        assert!(message.starts_with(&format!("metadata.{field}: may not be '.'")), "{text}: {message}");
+    }
+    let mut object = config_map(json!({}));
+    object["metadata"]["name"] = json!("system:controller");
+    assert!(parse(&object).is_ok(), "as RBAC has them");
+}
+
+#[test]
 fn an_element_that_the_next_apply_would_delete_is_refused() {
     let mut object = config_map(json!({}));
     object["spec"] = json!({ "ingress": [{}], "deep": [{ "peers": [{ "port": 1 }, {}] }] });

@@ -28,8 +28,6 @@ use tracing::{debug, info, warn};
 const REQUESTS: usize = 16;
 /// Calls of one pass before it counts as unsettled.
 const ROUNDS: usize = 3;
-/// Looks again at what should have woken the key by itself.
-const SAFETY: Duration = Duration::from_secs(60);
 
 /// What becomes of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,10 +97,9 @@ impl Pass<'_> {
                 };
             }
             let (mut problems, mut again) = (planned.problems.clone(), again);
-            let recreates = self.carry_out(&taken, &planned, &mut problems, &mut again);
-            if recreates {
-                problems.push(Problem::new(Reason::Waiting, "a child is deleted and made anew when it is gone"));
-                again = again.max(Again::After(SAFETY));
+            if self.carry_out(&taken, &planned, &mut problems, &mut again) {
+                // The next round makes what is gone by now, waits for what is not, and meets what stood in the way again.
+                continue;
             }
             if !problems.is_empty() {
                 return self.report(&taken.primary, None, &problems, again);

@@ -42,7 +42,11 @@ fn describe(module: &Module) -> Result<String, std::fmt::Error> {
     let descriptor = module.descriptor();
     let limits = module.limits();
     let mut text = String::new();
-    let mut line = |name: &str, value: &str| writeln!(text, "{:<18}{value}", format!("{name}:"));
+    // A name without text continues the one before.
+    let mut line = |name: &str, value: &str| match name {
+        "" => writeln!(text, "{:<18}{value}", ""),
+        name => writeln!(text, "{:<18}{value}", format!("{name}:")),
+    };
     line("Name", &descriptor.name)?;
     line("Version", &descriptor.version)?;
     line("Digest", &format!("sha256:{}", module.digest()))?;

@@ -1,0 +1,237 @@
+//! What a module may answer, what it may not, and when it is asked again.
+
+use std::time::{Duration, Instant};
+
+use operator_e2e::client::CONFIG_MAPS;
+use operator_e2e::objects::{PROBES, condition};
+use operator_e2e::probes::wanting;
+use operator_e2e::{Probes, Result};
+use serde_json::{Value, json};
+
+fn config_map(name: &str, value: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"key": value}})
+}
+
+fn behaviour(name: &str) -> Value {
+    json!({"behaviour": name, "data": {"key": "1"}})
+}
+
+#[tokio::test]
+async fn a_bad_child_is_refused_by_index_and_field_and_its_sibling_is_applied() -> Result<()> {
+    let probes = Probes::start("refused", &[]).await?;
+    let cases = [
+        // The behaviour; what the message says of the child and of the field.
+        ("invalid-json", "children[1]", "is not valid JSON"),
+        ("not-an-object", "children[1]", "must be an object"),
+        ("duplicate-keys", "children[1]", "data.a: the key stands twice"),
+        ("nan", "children[1]", "is not valid JSON"),
+        ("deep-json", "children[1]", "is not valid JSON"),
+        ("no-name", "children[1]", "metadata.name: is required"),
+        ("undeclared-type", "children[1] (PersistentVolumeClaim", "PersistentVolumeClaim.v1 is not among the children"),
+        ("other-namespace", "children[1] (ConfigMap kube-public/bad)", "metadata.namespace is \"kube-public\""),
+        ("generate-name", "children[1] (ConfigMap", "metadata.generateName"),
+        ("uid", "children[1] (ConfigMap", "metadata.uid: is the API server's to write"),
+        ("resource-version", "children[1] (ConfigMap", "metadata.resourceVersion"),
+        ("managed-fields", "children[1] (ConfigMap", "metadata.managedFields"),
+        ("owner-references", "children[1] (ConfigMap", "metadata.ownerReferences: is the host's to write"),
+        ("host-label", "children[1] (ConfigMap", "metadata.labels[\"operatorhost.dev/installation\"]"),
+        ("host-annotation", "children[1] (ConfigMap", "metadata.annotations[\"operatorhost.dev/desired\"]"),
+        ("child-status", "children[1] (Service", "status: a child's status is its own controller's"),
+    ];
+    for (name, ..) in cases {
+        probes.create(name, behaviour(name)).await?;
+    }
+    for (name, child, field) in cases {
+        let (reason, message) = probes.refused(name).await;
+        assert_eq!(reason, "InvalidOutcome", "{name}: {message}");
+        assert!(message.contains(child), "{name} names the child: {message}");
+        assert!(message.contains(field), "{name} names the field: {message}");
+        probes.object(&CONFIG_MAPS, name, &format!("the sibling of {name} is applied"), |_| true).await;
+    }
+    let bad = probes.client.find(&CONFIG_MAPS, &probes.namespace, "bad").await?;
+    assert_eq!(bad, None, "nothing of a refused child is applied");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_outcome_that_is_bad_as_a_whole_writes_nothing_and_prunes_nothing() -> Result<()> {
+    let probes = Probes::start("whole", &[]).await?;
+    let cases = [
+        ("many-children", "LimitExceeded", "10000 children, 500 is the most"),
+        ("duplicate-child", "InvalidOutcome", "the same object as children[0]"),
+        ("big-output", "LimitExceeded", "8 MiB"),
+    ];
+    for (name, ..) in cases {
+        probes.create(name, behaviour("ok")).await?;
+    }
+    for (name, reason, text) in cases {
+        probes.settles(name).await;
+        let before = probes.client.get(&CONFIG_MAPS, &probes.namespace, name).await?;
+        probes.set(name, behaviour(name)).await?;
+        let message = probes.reconciled(name, reason).await;
+        assert!(message.contains(text), "{name}: {message}");
+        let after = probes.client.get(&CONFIG_MAPS, &probes.namespace, name).await?;
+        assert_eq!(after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"], "{name} was touched");
+    }
+    assert_eq!(probes.client.list(&CONFIG_MAPS, &probes.namespace, "").await?.len(), cases.len());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_live_child_that_is_edited_and_returned_is_refused_with_a_hint() -> Result<()> {
+    let probes = Probes::start("live", &[]).await?;
+    probes.create("a", behaviour("return-live")).await?;
+    let (reason, message) = probes.refused("a").await;
+    assert_eq!(reason, "InvalidOutcome");
+    assert!(message.contains("this looks like a live object that was edited"), "{message}");
+    let live = probes.client.get(&CONFIG_MAPS, &probes.namespace, "a").await?;
+    assert_eq!(live["data"], json!({"key": "1"}), "neither edited nor pruned");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_status_that_breaks_the_contract_is_refused_and_the_children_are_applied() -> Result<()> {
+    let probes = Probes::start("status", &[]).await?;
+    let cases = [
+        ("status-reserved", "observedGeneration"),
+        ("status-not-an-object", "object"),
+        ("status-broken", "JSON"),
+        ("undeclared-condition", "\"Undeclared\""),
+        ("host-condition", "\"Reconciled\""),
+    ];
+    for (name, ..) in cases {
+        probes.create(name, behaviour(name)).await?;
+    }
+    for (name, text) in cases {
+        let (reason, message) = probes.refused(name).await;
+        assert_eq!(reason, "InvalidOutcome", "{name}: {message}");
+        assert!(message.contains(text), "{name}: {message}");
+        probes.object(&CONFIG_MAPS, name, &format!("the child of {name} is applied"), |_| true).await;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_refused_is_not_pruned_and_not_asked_for_in_a_hot_loop() -> Result<()> {
+    let probes = Probes::start("kept", &[]).await?;
+    probes.want("a", &[config_map("bad", "1"), config_map("other", "1")]).await?;
+    probes.settles("a").await;
+    let mut bad = config_map("bad", "2");
+    bad["metadata"]["uid"] = json!("11111111-1111-1111-1111-111111111111");
+    probes.set("a", wanting(&[bad])).await?;
+    probes.reconciled("a", "InvalidOutcome").await;
+    probes.gone(&CONFIG_MAPS, "other").await;
+    let kept = probes.client.get(&CONFIG_MAPS, &probes.namespace, "bad").await?;
+    assert_eq!(kept["data"]["key"], "1", "a refused child still counts as wanted");
+
+    let mark = probes.mark().await?;
+    // 5 ms doubling: eleven tries in the first ten seconds.
+    let before = probes.passes_of("a");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let passes = probes.passes_of("a") - before;
+    assert!(passes <= 12, "{passes} passes in three seconds");
+    let requests = probes.requests_since(mark).await?;
+    assert!(requests.is_empty(), "the condition is the same: {requests}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn requeue_after_asks_again_and_nothing_else_does() -> Result<()> {
+    let probes = Probes::start("requeue", &[]).await?;
+    let mut spec = wanting(&[config_map("a", "1")]);
+    spec["requeueAfterMs"] = json!(400);
+    probes.create("a", spec).await?;
+    probes.settles("a").await;
+    let mark = probes.mark().await?;
+    let (began, before) = (Instant::now(), probes.passes_of("a"));
+    probes.passed("a", before + 4).await;
+    let took = began.elapsed();
+    assert!(took >= Duration::from_millis(1100), "four passes in {took:?}: every 400 ms is three times and a rest");
+    let requests = probes.requests_since(mark).await?;
+    assert!(requests.is_empty(), "{requests}");
+
+    probes.set("a", wanting(&[config_map("a", "1")])).await?;
+    probes.settles("a").await;
+    let before = probes.passes_of("a");
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let after = probes.passes_of("a");
+    assert!(after <= before + 1, "{} passes after the module no longer asks", after - before);
+    Ok(())
+}
+
+fn failure(terminal: bool, retry_after_ms: Option<u64>) -> Value {
+    json!({"failure": {
+        "terminal": terminal, "reason": "NoLicence", "message": "the licence has ended", "retryAfterMs": retry_after_ms,
+    }})
+}
+
+#[tokio::test]
+async fn a_terminal_failure_waits_for_a_change_and_resyncs_are_no_change() -> Result<()> {
+    let probes = Probes::start("terminal", &["--resync=300ms"]).await?;
+    let mut spec = failure(true, None);
+    spec["status"] = json!({"fields": {"phase": "Failed"}, "conditions": [
+        {"type": "Ready", "status": "False", "reason": "NoLicence", "message": "no licence"},
+    ]});
+    probes.create("a", spec).await?;
+    let message = probes.reconciled("a", "NoLicence").await;
+    assert_eq!(message, "the licence has ended");
+    let status = probes.status("a").await?;
+    assert_eq!(status["phase"], "Failed", "a failure may carry a status: {status}");
+
+    let calls = || probes.host.log().matches("NoLicence: the licence has ended").count();
+    let before = calls();
+    let passes = probes.passes_of("a");
+    probes.passed("a", passes + 4).await;
+    assert_eq!(calls(), before, "the module was called at a resync");
+
+    probes.want("b", &[]).await?;
+    probes.set("a", wanting(&[config_map("a", "1")])).await?;
+    probes.settles("a").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_failure_is_tried_again_after_the_time_it_names_and_else_after_a_backoff() -> Result<()> {
+    let probes = Probes::start("failure", &[]).await?;
+    probes.want("named", &[config_map("named", "1")]).await?;
+    probes.settles("named").await;
+    probes.set("named", failure(false, Some(500))).await?;
+    probes.create("backoff", failure(false, None)).await?;
+    probes.reconciled("named", "NoLicence").await;
+    probes.reconciled("backoff", "NoLicence").await;
+    probes.client.get(&CONFIG_MAPS, &probes.namespace, "named").await?;
+
+    let mark = probes.mark().await?;
+    let (began, named) = (Instant::now(), probes.passes_of("named"));
+    probes.passed("named", named + 4).await;
+    let took = began.elapsed();
+    assert!(took >= Duration::from_millis(1400), "four tries in {took:?}: every 500 ms is three times and a rest");
+    let passes = probes.passes_of("backoff");
+    assert!((5..=14).contains(&passes), "5 ms doubling is about nine tries in two seconds, not {passes}");
+    let requests = probes.requests_since(mark).await?;
+    assert!(requests.is_empty(), "the condition is the same: {requests}");
+
+    probes.set("backoff", wanting(&[])).await?;
+    let changed = Instant::now();
+    probes.settles("backoff").await;
+    assert!(changed.elapsed() < Duration::from_secs(2), "a change does not wait for the backoff");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_condition_of_the_module_stands_beside_the_hosts() -> Result<()> {
+    let probes = Probes::start("conditions", &[]).await?;
+    let mut spec = wanting(&[config_map("a", "1")]);
+    spec["status"] = json!({"fields": {"keys": 1}, "conditions": [
+        {"type": "Ready", "status": "True", "reason": "AsWanted", "message": "all there"},
+    ]});
+    probes.create("a", spec).await?;
+    probes.settles("a").await;
+    let probe = probes.client.get(&PROBES, &probes.namespace, "a").await?;
+    let ready = condition(&probe, "Ready");
+    assert_eq!(ready["observedGeneration"], 1);
+    assert!(ready["lastTransitionTime"].is_string());
+    assert_eq!(probe["status"]["keys"], 1);
+    assert_eq!(probe["status"]["observedGeneration"], 1);
+    Ok(())
+}

@@ -221,6 +221,8 @@ async fn a_childs_controller_that_writes_its_status_in_another_version_causes_no
     stage.client.create(&PROBES, &probe(&stage.namespace, "cart", spec)).await?;
     eventually("the Widget is made", SOON, || async { stage.get(&WIDGETS_V1, "wheel").await }).await;
     stage.settled(&PROBES, "cart").await;
+    // What the new child itself causes is over.
+    stage.quiesce(&PROBES, "cart").await?;
 
     let (mark, passes) = (stage.mark().await?, stage.passes());
     let mut live = stage.get(&WIDGETS_V2, "wheel").await?;

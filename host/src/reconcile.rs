@@ -312,7 +312,8 @@ impl Shared {
         needs
     }
 
-    /// Ready means that every first list is in. A type that is not served or forbidden is shown, and fails nothing.
+    /// Ready means that every first list is in. A type that is not served or forbidden, or optional and failing, is shown, and fails
+    /// nothing.
     fn add_checks(self: &Arc<Self>, health: &Health) {
         health.check("modules", || Finding::Ok);
         let mut seen = HashSet::new();
@@ -321,15 +322,26 @@ impl Shared {
                 continue;
             }
             let shared = Arc::downgrade(self);
+            let is_optional = self.is_optional(&need.type_ref);
             health.check(format!("informer/{}", need.type_ref), move || {
                 let Some(shared) = shared.upgrade() else { return Finding::Failed("the host is ending".into()) };
                 match shared.watches.state(&need.type_ref) {
                     TypeState::Synced => Finding::Ok,
                     TypeState::Syncing => Finding::Failed("the first list is not in yet".into()),
+                    TypeState::Failing { message, .. } if is_optional => Finding::Noted(format!("failing: {message}")),
+                    TypeState::Failing { message, .. } => Finding::Failed(format!("failing: {message}")),
                     TypeState::Absent { message, .. } => Finding::Noted(format!("not served: {message}")),
                     TypeState::Forbidden { message, .. } => Finding::Noted(format!("forbidden: {message}")),
                 }
             });
         }
+    }
+
+    /// Whether every module can do without a type.
+    fn is_optional(&self, type_ref: &TypeRef) -> bool {
+        self.operators.iter().map(Operator::descriptor).all(|descriptor| {
+            let mut children = descriptor.children.iter().filter(|child| child.type_ref == *type_ref);
+            descriptor.primary != *type_ref && children.all(|child| child.optional)
+        })
     }
 }

@@ -72,7 +72,7 @@ impl Shared {
                     message,
                     "the primary type may not be watched; grant list and watch on it (tried again until it is allowed)"
                 ),
-                TypeState::Syncing | TypeState::Synced => {}
+                TypeState::Syncing | TypeState::Failing { .. } | TypeState::Synced => {}
             }
         }
     }

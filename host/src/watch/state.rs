@@ -8,6 +8,13 @@ use std::time::Instant;
 pub enum TypeState {
     /// Not all of its watches have given a first answer.
     Syncing,
+    /// The server refuses its first list for a reason of its own, as where an aggregated API has nobody behind it.
+    Failing {
+        /// In the server's words, or the transport's.
+        message: String,
+        /// Since when.
+        since: Instant,
+    },
     /// Its table may be acted upon. A server that can't be reached just now does not change that.
     Synced,
     /// The server does not serve it: what the table holds is not to be trusted.
@@ -38,11 +45,13 @@ pub(super) struct Standing {
     was_synced: bool,
     /// Since when the type is away, in whichever way.
     away_since: Option<Instant>,
+    /// Since when it fails in other ways.
+    failing_since: Option<Instant>,
 }
 
 impl Standing {
     pub(super) fn new() -> Self {
-        Self { state: State::Syncing, is_trusted: false, was_synced: false, away_since: None }
+        Self { state: State::Syncing, is_trusted: false, was_synced: false, away_since: None, failing_since: None }
     }
 
     /// Takes over what a reflector says; whether its state is another one than before.
@@ -53,6 +62,10 @@ impl Standing {
             State::Absent { .. } | State::Forbidden { .. } => _ = self.away_since.get_or_insert(now),
             State::Synced => self.away_since = None,
             State::Syncing | State::Failing { .. } => {}
+        }
+        match reflector.state() {
+            State::Failing { .. } => _ = self.failing_since.get_or_insert(now),
+            _ => self.failing_since = None,
         }
         let is_new = self.state != *reflector.state();
         if is_new {
@@ -73,6 +86,9 @@ impl Standing {
                 TypeState::Forbidden { message: message.clone(), since, was_synced }
             }
             _ if self.is_trusted => TypeState::Synced,
+            (State::Failing { message }, _) => {
+                TypeState::Failing { message: message.clone(), since: self.failing_since.unwrap_or_else(Instant::now) }
+            }
             _ => TypeState::Syncing,
         }
     }
@@ -81,8 +97,9 @@ impl Standing {
 /// The worst of them decides.
 pub(super) fn combine<'a>(standings: impl Iterator<Item = &'a Standing>) -> TypeState {
     let rank = |state: &TypeState| match state {
-        TypeState::Absent { .. } => 3,
-        TypeState::Forbidden { .. } => 2,
+        TypeState::Absent { .. } => 4,
+        TypeState::Forbidden { .. } => 3,
+        TypeState::Failing { .. } => 2,
         TypeState::Syncing => 1,
         TypeState::Synced => 0,
     };
@@ -125,6 +142,20 @@ mod tests {
         }
         let expected =
             TypeState::Absent { message: "gone".into(), since: start + Duration::from_secs(10), was_synced: true };
+        assert_eq!(combine([&standing].into_iter()), expected);
+    }
+
+    #[test]
+    fn a_type_that_never_came_says_since_when_it_fails() {
+        let (start, mut standing) = (Instant::now(), Standing::new());
+        let mut reflector = Reflector::new(1);
+        for seconds in [1, 2, 4] {
+            let now = start + Duration::from_secs(seconds);
+            reflector.failed(Fault::unintelligible("service unavailable"), now);
+            standing.update(&reflector, now);
+        }
+        let expected =
+            TypeState::Failing { message: "service unavailable".into(), since: start + Duration::from_secs(1) };
         assert_eq!(combine([&standing].into_iter()), expected);
     }
 

@@ -3,6 +3,7 @@
 use super::{Shared, WatchedType, request};
 use crate::api::ApiError;
 use operator_core::contract::ObjectName;
+use operator_core::object::ResourceVersion;
 use operator_core::reflector::{Fault, Heard, Line, Reflector, Request, State, Step, parse_line, parse_page};
 use operator_core::table::{Change, Content, Effects, Lookup, Origin, Scope, WatchId};
 use std::ops::ControlFlow;
@@ -11,6 +12,9 @@ use std::time::Instant;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
+
+/// A name that no object has.
+const NO_NAME: &str = "-";
 
 pub(super) struct Task {
     shared: Arc<Shared>,
@@ -66,6 +70,12 @@ impl Task {
             Ok(path) => path,
             Err(fault) => return self.reflector.failed(fault, Instant::now()),
         };
+        if let Request::Watch { from, .. } = &request
+            && matches!(self.reflector.state(), State::Failing { .. })
+            && let Err(error) = self.check_version(from).await
+        {
+            return self.failed(&error);
+        }
         if request.is_stream() {
             self.stream(&path).await;
         } else {
@@ -92,6 +102,16 @@ impl Task {
             Ok(None) => Err(Fault::absent(format!("the API server does not serve {type_ref}"))),
             Err(error) => Err(request::fault(&error)),
         }
+    }
+
+    /// A server that is back after an outage may have been restored from a backup: then a watch from our version would be accepted, and
+    /// silent until the server comes that far. A list of nothing, not older than that, tells.
+    async fn check_version(&self, from: &ResourceVersion) -> Result<(), ApiError> {
+        let Some(resource) = self.shared.discovery.known(&self.watched.type_ref) else { return Ok(()) };
+        let nothing = Scope { name: Some(NO_NAME.into()), ..self.scope.clone() };
+        let list = Request::List { not_older_than: Some(from.clone()), limit: None, page: None };
+        let path = request::path(&resource, &nothing, &self.shared.installation, &list);
+        self.shared.api.get(&path).await.map(drop)
     }
 
     fn failed(&mut self, error: &ApiError) {

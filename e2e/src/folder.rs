@@ -28,13 +28,15 @@ impl Folder {
         Ok(Self(path))
     }
 
-    /// Writes a file in this folder and returns its path.
+    /// Writes a file in this folder and returns its path. Who reads it meanwhile sees the old content or the new one.
     ///
     /// # Errors
     /// When the file can't be written.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> crate::Result<PathBuf> {
         let path = self.0.join(name);
-        fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
+        let new = self.0.join(format!(".{name}-{:016x}", fastrand::u64(..)));
+        let written = fs::write(&new, content).and_then(|()| fs::rename(&new, &path));
+        written.with_context(|| format!("cannot write {}", path.display()))?;
         Ok(path)
     }
 }

@@ -7,6 +7,7 @@
 pub mod audit;
 pub mod client;
 pub mod cluster;
+pub mod expect;
 pub mod folder;
 pub mod host;
 pub mod modules;
@@ -17,6 +18,7 @@ pub mod process;
 pub mod proxy;
 pub mod stage;
 pub mod wait;
+pub mod webhook;
 
 pub use audit::{Audit, Mark, Record, Requests};
 pub use client::{Client, ClientError, Resource};
@@ -26,6 +28,7 @@ pub use probes::Probes;
 pub use proxy::{Fault, Match, Proxy};
 pub use stage::Stage;
 pub use wait::eventually;
+pub use webhook::{Verdict, Webhook};
 
 /// The error that harness functions return: one chain of causes, ready for a test to show.
 pub type Result<T, E = anyhow::Error> = std::result::Result<T, E>;

@@ -38,7 +38,7 @@ lint: cargo-deny ## rustfmt, clippy, cargo-deny, docs: warnings are errors
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 
 .PHONY: test
-test: targets control-plane cargo-component lint ## Lint, and every test, those on a real API server too
+test: targets control-plane lint ## Lint, and every test, those on a real API server too
 	cargo test --workspace
 
 .PHONY: test-unit
@@ -49,6 +49,10 @@ test-unit: ## The tests that need no Kubernetes and no module
 test-e2e: targets control-plane ## The scenarios on a real API server
 	cargo build -p operator-host
 	cargo test -p operator-e2e
+
+.PHONY: test-guests
+test-guests: targets cargo-component ## The WebApp module in every form that guests are built in; installs cargo-component once
+	cargo test -p operator-host --test module webapp
 
 .PHONY: crds
 crds: ## Generate crds/ anew from the types in guest-webapp

@@ -67,10 +67,14 @@ fn settle(shared: &Shared, key: &QueueKey, next: Next) {
     let Some(operator) = shared.operators.get(key.operator) else { return };
     match next {
         Next::Gone => return shared.queue.remove(key),
+        // The retry comes before any resync, which must not cut the backoff short.
         Next::Failed => {
             shared.queue.failed(key);
+            return;
         }
-        Next::FailedAfter(delay) => shared.queue.add_after(operator.lane, key.clone(), delay, Priority::Retry),
+        Next::FailedAfter(delay) => {
+            return shared.queue.add_after(operator.lane, key.clone(), delay, Priority::Retry);
+        }
         Next::After(delay) => {
             shared.queue.forget(key);
             shared.queue.add_after(operator.lane, key.clone(), delay, Priority::Retry);

@@ -93,8 +93,12 @@ async fn an_optional_type_is_done_without_until_it_is_served() -> Result<()> {
     reconciled(&client, &PROBES, &namespace, "p", "Settled", SOON).await;
     let widget = client.get(&WIDGETS, &namespace, "w").await?;
     assert_eq!(widget["spec"]["a"], 1);
-    let seen = client.get(&PROBES, &namespace, "p").await?["status"]["seen"].take();
-    assert_eq!(seen, json!({"children": ["Widget/w", "ConfigMap/c"], "unavailable": []}));
+    eventually("the module sees the Widget", SOON, || async {
+        let seen = client.get(&PROBES, &namespace, "p").await?["status"]["seen"].take();
+        anyhow::ensure!(seen == json!({"children": ["Widget/w", "ConfigMap/c"], "unavailable": []}), "{seen}");
+        Ok(())
+    })
+    .await;
 
     // A type that goes away takes nothing else with it.
     let config_map = client.get(&CONFIG_MAPS, &namespace, "c").await?["metadata"].take();

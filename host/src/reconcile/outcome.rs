@@ -61,8 +61,11 @@ impl Pass<'_> {
             }
         }
         let Some(children) = outcome.children else { return Ok(planned) };
-        let namespaced =
-            |type_ref: &TypeRef| self.shared.watches.resource(type_ref).map(|resource| resource.namespaced);
+        // What the module was told is unavailable is not written either, though it may just have come to be served.
+        let namespaced = |type_ref: &TypeRef| {
+            let resource = self.shared.watches.resource(type_ref).filter(|_| !taken.is_unavailable(type_ref));
+            resource.map(|resource| resource.namespaced)
+        };
         let accepted = accept(
             children,
             &Rules {

@@ -28,6 +28,11 @@ impl Taken {
         Self { primary, children, unavailable }
     }
 
+    /// Whether the module was told that this type is unavailable.
+    pub(super) fn is_unavailable(&self, type_ref: &TypeRef) -> bool {
+        self.unavailable.contains(type_ref)
+    }
+
     /// The live children, with the declared type of each.
     pub(super) fn children(&self) -> &[(TypeRef, Arc<Stored>)] {
         &self.children

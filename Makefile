@@ -52,7 +52,7 @@ test-e2e: targets control-plane ## The scenarios on a real API server
 
 .PHONY: test-guests
 test-guests: targets cargo-component ## The WebApp module in every form that guests are built in; installs cargo-component once
-	cargo test -p operator-host --test module webapp
+	cargo test --workspace --test module webapp -- --include-ignored
 
 .PHONY: crds
 crds: ## Generate crds/ anew from the types in guest-webapp

@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use waiters::Waiters;
 
@@ -65,6 +65,8 @@ pub(crate) struct Operator {
     /// Field manager of everything that it writes.
     pub(crate) manager: String,
     gate: Mutex<Gate>,
+    /// Told when the definition of the primary type may have changed.
+    redefined: Notify,
 }
 
 impl Operator {
@@ -211,7 +213,13 @@ impl Controller {
             .map(|module| {
                 let lane = queue.open_lane();
                 queue.hold(lane);
-                Operator { manager: manager_of(&module), module, lane, gate: Mutex::new(Gate::Held) }
+                Operator {
+                    manager: manager_of(&module),
+                    module,
+                    lane,
+                    gate: Mutex::new(Gate::Held),
+                    redefined: Notify::new(),
+                }
             })
             .collect();
         let managers: Vec<String> = operators.iter().map(|operator| operator.manager.clone()).collect();

@@ -1,4 +1,4 @@
-//! The schema that the API server publishes of a type, loaded once a type and again when its watch ends.
+//! The schema that the API server publishes of a type: loaded once, and again where the definition may have changed.
 
 use super::discovery::group_path;
 use super::{ApiError, ApiServer};
@@ -7,12 +7,21 @@ use operator_core::schema::Schema;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Published schemas by type; None where the server publishes none.
+/// Published schemas by type.
 #[derive(Debug, Default)]
 pub struct Schemas {
-    known: Mutex<HashMap<TypeRef, Option<Arc<Schema>>>>,
+    known: Mutex<HashMap<TypeRef, Known>>,
     /// Held while a document is asked for: passes that start together ask once.
     loading: tokio::sync::Mutex<()>,
+}
+
+#[derive(Clone, Debug)]
+struct Known {
+    /// None where the server publishes none.
+    schema: Option<Arc<Schema>>,
+    /// How often another one was found than before.
+    revision: u64,
+    is_outdated: bool,
 }
 
 impl Schemas {
@@ -28,33 +37,49 @@ impl Schemas {
         if let Some(known) = self.known(type_ref) {
             return Ok(known);
         }
-        let document = match api.get(&format!("/openapi/v3{}", group_path(&type_ref.api_version))).await {
-            Ok(document) => Some(document),
-            Err(ApiError::Answer(answer)) if answer.code == 404 => None,
-            Err(error) => return Err(error),
+        let schema = ask(api, type_ref).await?;
+        let mut all = self.lock();
+        let revision = match all.get(type_ref) {
+            None => 0,
+            Some(before) => before.revision + u64::from(before.schema != schema),
         };
-        let schema = document.and_then(|document| match Schema::parse(&document, type_ref) {
-            Ok(schema) => schema.map(Arc::new),
-            Err(error) => {
-                tracing::warn!(r#type = %type_ref, %error, "going on without the published schema");
-                None
-            }
-        });
-        self.lock().insert(type_ref.clone(), schema.clone());
+        all.insert(type_ref.clone(), Known { schema: schema.clone(), revision, is_outdated: false });
         Ok(schema)
     }
 
-    /// What was loaded of a type: None if nothing was, Some(None) if the server publishes nothing.
+    /// What was loaded of a type: None if it is to be loaded, Some(None) if the server publishes nothing.
     pub fn known(&self, type_ref: &TypeRef) -> Option<Option<Arc<Schema>>> {
-        self.lock().get(type_ref).cloned()
+        self.lock().get(type_ref).filter(|known| !known.is_outdated).map(|known| known.schema.clone())
     }
 
-    /// The type's watch ended: its definition may have changed.
-    pub fn forget(&self, type_ref: &TypeRef) {
-        self.lock().remove(type_ref);
+    /// Changes whenever the schema of a type is found to be another one than before.
+    pub fn revision(&self, type_ref: &TypeRef) -> u64 {
+        self.lock().get(type_ref).map_or(0, |known| known.revision)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<TypeRef, Option<Arc<Schema>>>> {
+    /// Has the schema of a type loaded again when it is next needed.
+    pub fn outdate(&self, type_ref: &TypeRef) {
+        if let Some(known) = self.lock().get_mut(type_ref) {
+            known.is_outdated = true;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<TypeRef, Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn ask(api: &ApiServer, type_ref: &TypeRef) -> Result<Option<Arc<Schema>>, ApiError> {
+    let document = match api.get(&format!("/openapi/v3{}", group_path(&type_ref.api_version))).await {
+        Ok(document) => document,
+        Err(ApiError::Answer(answer)) if answer.code == 404 => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    match Schema::parse(&document, type_ref) {
+        Ok(schema) => Ok(schema.map(Arc::new)),
+        Err(error) => {
+            tracing::warn!(r#type = %type_ref, %error, "going on without the published schema");
+            Ok(None)
+        }
     }
 }

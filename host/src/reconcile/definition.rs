@@ -1,39 +1,69 @@
-//! Whether the definition of a primary type in the cluster is the one that its module brings.
+//! Whether the definition of a primary type in the cluster is the one that its module brings, and still the one that it was.
 //!
-//! An older one prunes fields without a word, a newer one has fields that the module does not know. Both are said, once, as soon as the
-//! type is served; nothing else comes of it: what can be done with the definition in the cluster is done.
+//! An older one prunes fields without a word, a newer one has fields that the module does not know. Both are said, once; nothing else
+//! comes of it: what can be done with the definition in the cluster is done. One that changes is noticed by the end of its watch. The
+//! server publishes its schema some time after it serves it, so that one look is not enough.
 
-use super::{Operator, Shared};
+use super::{Operator, QueueKey, Shared};
+use crate::api::ApiError;
 use crate::watch::TypeState;
+use operator_core::contract::TypeRef;
+use operator_core::queue::Priority;
 use operator_core::schema::Schema;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
+/// The looks that follow one that found something else than the module's own definition, or that a watch's end gave reason to.
+const FOLLOW_UPS: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(10)];
 /// How long a server that did not give its schema is left alone.
 const RETRY: Duration = Duration::from_secs(30);
 
-/// Compares each time that the type comes to be served, until the host ends.
+/// Compares each time that the type comes to be served or may have changed, until the host ends.
 pub(super) async fn keep_comparing(shared: Arc<Shared>, index: usize) {
     let Some(operator) = shared.operators.get(index) else { return };
-    let Some(own) = own_definition(operator) else { return };
     let primary = &operator.descriptor().primary;
+    let mut definition = Definition { shared: &shared, index, operator, own: own_definition(operator), revision: None };
     let mut states = shared.states.subscribe();
     loop {
-        if matches!(shared.watches.state(primary), TypeState::Synced) {
-            match shared.schemas.load(&shared.api, primary).await {
-                Ok(Some(served)) => shared.say_differences(operator, &own, &served),
-                Ok(None) => {}
-                Err(error) => {
-                    debug!(%error, r#type = %primary, "can't read the published schema; asked again");
-                    tokio::time::sleep(RETRY).await;
-                    continue;
-                }
+        while shared.watches.state(primary) != TypeState::Synced {
+            if states.changed().await.is_err() {
+                return;
             }
         }
-        if states.changed().await.is_err() {
-            return;
+        // One that is the module's own is not expected to become another.
+        let mut looks = match definition.look().await {
+            Ok(true) => VecDeque::new(),
+            Ok(false) => after(&FOLLOW_UPS),
+            Err(_) => after(&[RETRY]),
+        };
+        while shared.watches.state(primary) == TypeState::Synced {
+            tokio::select! {
+                () = sleep_until(looks.front()) => {
+                    looks.pop_front();
+                    shared.schemas.outdate(primary);
+                    if definition.look().await.is_err() {
+                        looks = after(&[RETRY]);
+                    }
+                }
+                () = operator.redefined.notified() => looks = after(&FOLLOW_UPS),
+                changed = states.changed() => if changed.is_err() { return },
+            }
         }
+        shared.schemas.outdate(primary);
+    }
+}
+
+fn after(times: &[Duration]) -> VecDeque<Instant> {
+    times.iter().map(|time| Instant::now() + *time).collect()
+}
+
+async fn sleep_until(time: Option<&Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(*time).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -43,8 +73,54 @@ fn own_definition(operator: &Operator) -> Option<Schema> {
     descriptor.crds.iter().find_map(|text| Schema::of_definition(text, &descriptor.primary).ok().flatten())
 }
 
+/// The definition of one operator's primary type.
+struct Definition<'a> {
+    shared: &'a Shared,
+    index: usize,
+    operator: &'a Operator,
+    /// As the module brings it.
+    own: Option<Schema>,
+    /// Of the published schema that was looked at last.
+    revision: Option<u64>,
+}
+
+impl Definition<'_> {
+    /// Says how the published schema differs from the module's own. True where the server keeps all that the module knows; an error
+    /// where nothing could be read.
+    async fn look(&mut self) -> Result<bool, ApiError> {
+        let Self { shared, operator, .. } = *self;
+        let primary = &operator.descriptor().primary;
+        let served = shared.schemas.load(&shared.api, primary).await;
+        let served = served.inspect_err(|error| {
+            debug!(%error, r#type = %primary, "can't read the published schema; asked again");
+        })?;
+        let revision = shared.schemas.revision(primary);
+        if self.revision.replace(revision).is_some_and(|before| before != revision) {
+            info!(module = operator.descriptor().name, r#type = %primary, "the definition in the cluster has changed");
+            // What a status may hold is another question now, also for objects that are settled.
+            for name in shared.watches.primaries(primary) {
+                shared.enqueue(QueueKey { operator: self.index, name }, Priority::Backlog);
+            }
+        }
+        Ok(match (&self.own, served) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(own), Some(served)) => shared.say_differences(operator, own, &served),
+        })
+    }
+}
+
 impl Shared {
-    fn say_differences(&self, operator: &Operator, own: &Schema, served: &Schema) {
+    /// The definition of a type may be another one than before.
+    pub(super) fn may_be_redefined(&self, type_ref: &TypeRef) {
+        self.schemas.outdate(type_ref);
+        for operator in self.operators.iter().filter(|operator| operator.descriptor().primary == *type_ref) {
+            operator.redefined.notify_one();
+        }
+    }
+
+    /// Whether the server keeps all that the module knows.
+    fn say_differences(&self, operator: &Operator, own: &Schema, served: &Schema) -> bool {
         let descriptor = operator.descriptor();
         let (module, primary) = (&descriptor.name, &descriptor.primary);
         let pruned = served.lacks(own).join(", ");
@@ -70,5 +146,6 @@ impl Shared {
                 );
             });
         }
+        pruned.is_empty()
     }
 }

@@ -23,6 +23,8 @@ pub(super) struct KeyMemory {
     pub(super) flapping: Flapping,
     /// Its fields that differed, once that was said.
     pub(super) slowed: Vec<String>,
+    /// Of the published schema that what the server did not keep is remembered of.
+    schema: u64,
 }
 
 impl KeyMemory {
@@ -30,6 +32,13 @@ impl KeyMemory {
     pub(super) fn belongs_to(&mut self, uid: &str) {
         if self.uid != uid {
             *self = Self { uid: uid.to_owned(), ..Self::default() };
+        }
+    }
+
+    /// Forgets what the server did not keep of a status if the type is defined in another way since.
+    pub(super) fn is_judged_by(&mut self, schema: u64) {
+        if std::mem::replace(&mut self.schema, schema) != schema {
+            self.flapping = Flapping::default();
         }
     }
 }

@@ -147,7 +147,9 @@ impl Pass<'_> {
             let live = self.shared.watches.children(&child.type_ref, &primary.meta.uid);
             children.extend(live.into_iter().map(|stored| (child.type_ref.clone(), stored)));
         }
-        Ok(Taken::new(primary, children, unavailable))
+        let schema = self.shared.schemas.revision(&descriptor.primary);
+        self.memory.is_judged_by(schema);
+        Ok(Taken::new(primary, children, unavailable, schema))
     }
 
     fn call_and_plan(&mut self, taken: &Taken) -> Result<Planned, Next> {

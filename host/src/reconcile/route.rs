@@ -51,7 +51,7 @@ impl Sink for Shared {
     }
 
     fn definition_may_have_changed(&self, type_ref: &TypeRef) {
-        self.schemas.forget(type_ref);
+        self.may_be_redefined(type_ref);
     }
 }
 

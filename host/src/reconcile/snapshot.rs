@@ -14,6 +14,8 @@ pub(super) struct Taken {
     /// Sorted by type and name.
     children: Vec<(TypeRef, Arc<Stored>)>,
     unavailable: Vec<TypeRef>,
+    /// Of the primary type's published schema: it decides what of a status is written.
+    schema: u64,
 }
 
 impl Taken {
@@ -22,10 +24,11 @@ impl Taken {
         primary: Arc<Stored>,
         mut children: Vec<(TypeRef, Arc<Stored>)>,
         mut unavailable: Vec<TypeRef>,
+        schema: u64,
     ) -> Self {
         children.sort_by(|(a_type, a), (b_type, b)| (a_type, &a.meta.name).cmp(&(b_type, &b.meta.name)));
         unavailable.sort();
-        Self { primary, children, unavailable }
+        Self { primary, children, unavailable, schema }
     }
 
     /// Whether the module was told that this type is unavailable.
@@ -68,7 +71,7 @@ impl Taken {
         hasher.finish()
     }
 
-    /// Digest of the module and of every object with its version. `primary_version` stands for the primary's own: after the host's status
+    /// Digest of the module, the schema and every object with its version. `primary_version` stands for the primary's own: after the host's status
     /// write it is the written one, as a call would see nothing else that is new.
     pub(super) fn digest(&self, module: &str, primary_version: &str) -> InputDigest {
         let mut hash = Sha256::new();
@@ -77,6 +80,7 @@ impl Taken {
             hash.update(text);
         };
         part(module);
+        part(&self.schema.to_string());
         part(&self.primary.meta.uid);
         part(primary_version);
         for (type_ref, stored) in &self.children {

@@ -251,8 +251,7 @@ impl Client {
     ///
     /// # Errors
     /// When the server refuses or does not answer.
-    pub async fn grant(&self, user: &str, group: &str, resources: &[&str], verbs: &[&str]) -> Answer<()> {
-        const RBAC: &str = "rbac.authorization.k8s.io/v1";
+    pub async fn grant(&self, user: &str, group: &str, resources: &[&str], verbs: &[&str]) -> Answer<Grant> {
         let name = format!("{user}-{:08x}", fastrand::u32(..));
         let role = json!({
             "apiVersion": RBAC,
@@ -268,8 +267,16 @@ impl Client {
             "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
         });
         self.create(&Resource::new(RBAC, "clusterroles"), &role).await?;
-        self.create(&Resource::new(RBAC, "clusterrolebindings"), &binding).await?;
-        Ok(())
+        self.create(&ROLE_BINDINGS, &binding).await?;
+        Ok(Grant(name))
+    }
+
+    /// Takes back what was granted. The server's authorizer learns of it a moment later, as of a grant.
+    ///
+    /// # Errors
+    /// When the server refuses or does not answer.
+    pub async fn revoke(&self, grant: Grant) -> Answer<()> {
+        self.delete(&ROLE_BINDINGS, "", &grant.0).await.map(drop)
     }
 
     /// Starts a watch; `query` as in a URL, without `?` and `watch=true`.
@@ -330,6 +337,13 @@ impl Client {
         })
     }
 }
+
+const RBAC: &str = "rbac.authorization.k8s.io/v1";
+const ROLE_BINDINGS: Resource<'static> = Resource::new(RBAC, "clusterrolebindings");
+
+/// Rights that a user was given; they stay when this is dropped.
+#[derive(Debug)]
+pub struct Grant(String);
 
 const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use operator_e2e::client::{CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, Resource, SERVICES};
 use operator_e2e::expect::{config_map, reconciled, runs, web_app_of};
-use operator_e2e::objects::{PROBES, WEB_APPS, probe};
+use operator_e2e::objects::{PROBES, WEB_APPS, condition, probe};
 use operator_e2e::webhook::{MUTATING, VALIDATING, configuration};
-use operator_e2e::{Mark, Requests, Result, Stage, Verdict, Webhook, eventually, modules};
+use operator_e2e::{Cluster, Mark, Requests, Result, Stage, Verdict, Webhook, eventually, modules};
 use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -16,6 +16,7 @@ const A_WHILE: Duration = Duration::from_secs(3);
 /// Exponential backoff from 5 ms comes to about this many tries in the while.
 const TRIES: usize = 14;
 const QUOTAS: Resource<'static> = Resource::new("v1", "resourcequotas");
+const REVIEWS: Resource<'static> = Resource::new("authorization.k8s.io/v1", "selfsubjectaccessreviews");
 
 /// Writes to a resource since the mark, tried or done.
 async fn writes(stage: &Stage, mark: Mark, resource: &str) -> Result<Requests> {
@@ -77,6 +78,85 @@ async fn in_a_namespace_that_goes_away_nothing_is_made_again_and_again() -> Resu
 }
 
 #[tokio::test]
+async fn what_rights_forbid_is_named_and_done_once_it_is_allowed() -> Result<()> {
+    let (cluster, user) = (Cluster::shared().await, "user-1");
+    let client = cluster.client();
+    client.grant(user, "webapp.example.com", &["webapps"], &["get", "list", "watch"]).await?;
+    client.grant(user, "webapp.example.com", &["webapps/status"], &["patch"]).await?;
+    client.grant(user, "webapp.example.com", &["webapps/finalizers"], &["update"]).await?;
+    client.grant(user, "apps", &["deployments"], &["get", "list", "watch", "create", "patch"]).await?;
+    client.grant(user, "", &["services"], &["get", "list", "watch"]).await?;
+    let kubeconfig = format!("--kubeconfig={}", cluster.kubeconfig(user)?.display());
+    let stage = Stage::open("rights", modules::webapp().await?, &[&kubeconfig]).await?;
+
+    // Never had them.
+    let mark = stage.mark().await?;
+    client.create(&WEB_APPS, &web_app_of(&stage.namespace, "shop", "web:1")).await?;
+    forbidden(&stage, r#"User "user-1" cannot patch resource "services""#).await;
+    runs(&client, &stage.namespace, "shop", "web:1", SOON).await;
+    tokio::time::sleep(A_WHILE).await;
+    let tried = writes(&stage, mark, "services").await?;
+    assert!((2..=TRIES).contains(&tried.len()), "tried again, and in no hot loop: {tried}");
+    let sibling = writes(&stage, mark, "deployments.apps").await?;
+    assert_eq!(sibling.len(), 1, "the sibling was written again with each try: {sibling}");
+    let status = writes(&stage, mark, "webapps.webapp.example.com").await?;
+    assert!(status.len() <= 2, "the condition was written with each try: {status}");
+
+    // An apply of what is not there needs two of them.
+    client.grant(user, "", &["services"], &["patch"]).await?;
+    forbidden(&stage, r#"User "user-1" cannot create resource "services""#).await;
+    let create = client.grant(user, "", &["services"], &["create"]).await?;
+    reconciled(&client, &WEB_APPS, &stage.namespace, "shop", "Settled", SOON).await;
+    stage.get(&SERVICES, "shop").await?;
+
+    // Loses one.
+    client.revoke(create).await?;
+    may_create_services(&stage, user, false).await;
+    let mark = stage.mark().await?;
+    client.delete(&SERVICES, &stage.namespace, "shop").await?;
+    client.patch(&WEB_APPS, &stage.namespace, "shop", &json!({"spec": {"image": "web:2"}})).await?;
+    forbidden(&stage, r#"User "user-1" cannot create resource "services""#).await;
+    runs(&client, &stage.namespace, "shop", "web:2", SOON).await;
+    tokio::time::sleep(A_WHILE).await;
+    let tried = writes(&stage, mark, "services").await?.by_agent("operator-host/");
+    assert!((2..=TRIES).contains(&tried.len()), "tried again, and in no hot loop: {tried}");
+    client.grant(user, "", &["services"], &["create"]).await?;
+    reconciled(&client, &WEB_APPS, &stage.namespace, "shop", "Settled", SOON).await;
+    stage.get(&SERVICES, "shop").await?;
+    Ok(())
+}
+
+/// Waits until the condition says that it is this right that is missing for the Service.
+async fn forbidden(stage: &Stage, right: &str) {
+    eventually(&format!("the condition says: {right}"), SOON, || async {
+        let object = stage.get(&WEB_APPS, "shop").await?;
+        let condition = condition(&object, "Reconciled");
+        let message = condition["message"].as_str().unwrap_or_default();
+        let is_said = message.contains("Service") && message.contains(right);
+        anyhow::ensure!(is_said && condition["reason"] == "ApplyFailed", "{condition}");
+        Ok(())
+    })
+    .await;
+}
+
+/// Waits until the server's authorizer knows.
+async fn may_create_services(stage: &Stage, user: &str, allowed: bool) {
+    let client = stage.cluster.client_as(user, "operator-e2e");
+    let attributes = json!({"verb": "create", "resource": "services", "namespace": stage.namespace});
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    });
+    eventually("the authorizer knows", SOON, || async {
+        let answer = client.create(&REVIEWS, &review).await?;
+        anyhow::ensure!(answer["status"]["allowed"] == allowed, "{answer}");
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_webhook_that_says_no_is_quoted() -> Result<()> {
     let stage = Stage::open("denied", &modules::fixture("probe").await?, &[]).await?;
     let webhook = Webhook::serve(stage.cluster.certificates(), |object| match object["metadata"]["name"].as_str() {
@@ -102,7 +182,7 @@ async fn a_webhook_that_says_no_is_quoted() -> Result<()> {
     stage.client.create(&PROBES, &probe(&stage.namespace, "p", json!({"children": children}))).await?;
     let denied = eventually("the denial is in the condition", SOON, || async {
         let object = stage.get(&PROBES, "p").await.map_err(|error| error.to_string())?;
-        let condition = operator_e2e::objects::condition(&object, "Reconciled").clone();
+        let condition = condition(&object, "Reconciled").clone();
         let is_quoted = condition["message"].as_str().is_some_and(|text| text.contains("no bad names on Fridays"));
         if is_quoted { Ok(condition) } else { Err(condition.to_string()) }
     })

@@ -3,10 +3,13 @@
 use std::time::{Duration, Instant};
 
 use operator_e2e::client::CONFIG_MAPS;
-use operator_e2e::objects::{PROBES, condition};
+use operator_e2e::expect::reconciled;
+use operator_e2e::objects::{PROBES, WEB_APPS, condition, web_app};
 use operator_e2e::probes::wanting;
-use operator_e2e::{Probes, Result};
+use operator_e2e::{Probes, Result, Stage, eventually, modules};
 use serde_json::{Value, json};
+
+const SOON: Duration = Duration::from_secs(60);
 
 fn config_map(name: &str, value: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"key": value}})
@@ -233,5 +236,49 @@ async fn a_condition_of_the_module_stands_beside_the_hosts() -> Result<()> {
     assert!(ready["lastTransitionTime"].is_string());
     assert_eq!(probe["status"]["keys"], 1);
     assert_eq!(probe["status"]["observedGeneration"], 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_name_that_no_child_can_carry_is_a_failure_that_names_the_rule() -> Result<()> {
+    let stage = Stage::open("names", modules::webapp().await?, &["--resync=500ms"]).await?;
+    let mark = stage.mark().await?;
+    let names = ["1shop".to_owned(), "my.shop".to_owned(), "s".repeat(64), format!("{}.s", "s".repeat(251))];
+    for name in &names {
+        stage.client.create(&WEB_APPS, &web_app(&stage.namespace, name)).await?;
+    }
+    let mut messages = Vec::new();
+    for name in &names {
+        let failed = reconciled(&stage.client, &WEB_APPS, &stage.namespace, name, "InvalidName", SOON).await;
+        let message = failed["message"].as_str().unwrap_or_default().to_owned();
+        assert_eq!(failed["status"], "False", "{failed}");
+        assert!(message.contains(&format!("{name:?} can't name a Service")), "{message}");
+        assert!(message.contains("at most 63 characters") && message.contains("start with a letter"), "{message}");
+        messages.push(format!("InvalidName: {message}"));
+    }
+    // For good: nothing is written but the conditions, and no resync calls the module again.
+    let before = stage.passes();
+    eventually("three resyncs", SOON, || async { stage.passes() >= before + 3 * names.len() }).await;
+    let requests = stage.requests_since(mark).await?.writes();
+    let children = requests.matching(|record| record.resource != "webapps.webapp.example.com");
+    assert!(children.is_empty(), "{children}");
+    assert_eq!(requests.len(), names.len(), "one status write each: {requests}");
+    let log = stage.host.log();
+    for message in messages {
+        assert_eq!(log.matches(&message).count(), 1, "{message}\n{log}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_longest_name_of_a_primary_is_no_limit_of_its_children() -> Result<()> {
+    let probes = Probes::start("longest", &[]).await?;
+    let name = format!("1{}.a", "b".repeat(250));
+    probes.want(&name, &[config_map(&name, "1")]).await?;
+    probes.settles(&name).await;
+    let child = probes.get(&CONFIG_MAPS, &name).await?;
+    assert_eq!(child["metadata"]["ownerReferences"][0]["name"], json!(name));
+    let labels = child["metadata"]["labels"].as_object().expect("labels").values();
+    assert!(labels.into_iter().all(|value| value.as_str().is_some_and(|value| value.len() <= 63)), "{child}");
     Ok(())
 }

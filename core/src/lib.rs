@@ -7,6 +7,7 @@ pub mod answer;
 pub mod backoff;
 pub mod breaker;
 pub mod contract;
+pub mod lead;
 pub mod names;
 pub mod object;
 pub mod path;

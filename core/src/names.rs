@@ -12,6 +12,8 @@ pub const ON_PRUNE_ANNOTATION: &str = "operatorhost.dev/on-prune";
 pub const ORPHAN: &str = "orphan";
 /// Annotation on primaries: work on the object is suspended.
 pub const PAUSED_ANNOTATION: &str = "operatorhost.dev/paused";
+/// Annotation on the Lease: names, versions and digests of the holder's modules.
+pub const MODULES_ANNOTATION: &str = "operatorhost.dev/modules";
 /// The host's own condition on every primary.
 pub const RECONCILED: &str = "Reconciled";
 /// Longest field manager that the API server takes, in bytes (apimachinery `validation.FieldManagerMaxLength`).

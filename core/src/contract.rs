@@ -7,6 +7,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::names;
+
 /// A type of Kubernetes objects, as `apiVersion` and `kind` name it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TypeRef {
@@ -158,6 +160,29 @@ pub struct Descriptor {
     pub finalizer: Option<String>,
     /// Growth of the contract.
     pub extensions: Vec<Extension>,
+}
+
+impl Descriptor {
+    /// The field manager of everything that the module writes.
+    pub fn manager(&self) -> String {
+        self.field_manager.clone().unwrap_or_else(|| names::field_manager(&self.name))
+    }
+
+    /// The primary type and every type of children.
+    pub fn types(&self) -> impl Iterator<Item = &TypeRef> {
+        std::iter::once(&self.primary).chain(self.children.iter().map(|child| &child.type_ref))
+    }
+
+    /// Whether it is one of [`Descriptor::types`].
+    pub fn uses(&self, type_ref: &TypeRef) -> bool {
+        self.types().any(|used| used == type_ref)
+    }
+
+    /// Whether the module has no need of a type: it does not use it, or only where it is there.
+    pub fn can_do_without(&self, type_ref: &TypeRef) -> bool {
+        let mut children = self.children.iter().filter(|child| child.type_ref == *type_ref);
+        self.primary != *type_ref && children.all(|child| child.optional)
+    }
 }
 
 /// The object that a call is about.

@@ -79,6 +79,11 @@ impl Module {
         &self.digest
     }
 
+    /// The beginning of [`Module::digest`], enough to tell builds apart in a log.
+    pub fn short_digest(&self) -> &str {
+        &self.digest[..12]
+    }
+
     /// What kind of file it came from.
     pub fn kind(&self) -> ModuleKind {
         self.kind
@@ -156,7 +161,7 @@ impl Module {
 
     /// Hands what the module wrote to the host's own log.
     fn trace(&self, log: &GuestLog, key: Option<&Key>) {
-        let (module, digest) = (self.descriptor.name.as_str(), &self.digest[..12]);
+        let (module, digest) = (self.descriptor.name.as_str(), self.short_digest());
         let key = key.map(|key| tracing::field::display(&key.name));
         for LogLine { level, message } in &log.lines {
             match level {

@@ -9,6 +9,7 @@ mod memory;
 mod outcome;
 mod pass;
 mod route;
+mod serving;
 mod snapshot;
 mod waiters;
 mod worker;
@@ -19,16 +20,14 @@ use crate::lead::Permits;
 use crate::module::Module;
 use crate::observe::health::{Finding, Health};
 use crate::queue::WorkQueue;
-use crate::watch::{Author, Need, Sink, TypeState, Watches};
+use crate::watch::{Author, Sink, TypeState, Watches};
 use gate::Gate;
 use memory::Memories;
 use operator_core::backoff::Bucket;
-use operator_core::contract::{Descriptor, TypeRef};
-use operator_core::names;
-use operator_core::object::Stored;
-use operator_core::plan::decide::Parent;
+use operator_core::contract::TypeRef;
 use operator_core::queue::{Lane, Options, Priority};
-use std::collections::HashSet;
+use serving::Serving;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -57,42 +56,26 @@ pub struct Settings {
     pub max_children: usize,
 }
 
-/// One module at work.
+/// The keys of one primary type, and the module that serves them.
 #[derive(Debug)]
 pub(crate) struct Operator {
-    pub(crate) module: Arc<Module>,
     lane: Lane,
-    /// Field manager of everything that it writes.
-    pub(crate) manager: String,
-    gate: Mutex<Gate>,
+    serving: watch::Sender<Arc<Serving>>,
+    /// Held while the gate moves, until what follows is done: of two that look at the same time, the later one must have the last word.
+    moving: Mutex<()>,
     /// Told when the definition of the primary type may have changed.
     redefined: Notify,
 }
 
 impl Operator {
-    fn gate(&self) -> MutexGuard<'_, Gate> {
-        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What serves a pass that begins now.
+    fn serving(&self) -> Arc<Serving> {
+        Arc::clone(&self.serving.borrow())
     }
 
-    /// The primary as children's owner.
-    fn parent<'a>(&'a self, primary: &'a Stored) -> Parent<'a> {
-        Parent {
-            type_ref: &self.descriptor().primary,
-            name: &primary.meta.name.name,
-            uid: &primary.meta.uid,
-            manager: &self.manager,
-        }
+    fn moving(&self) -> MutexGuard<'_, ()> {
+        self.moving.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn descriptor(&self) -> &Descriptor {
-        self.module.descriptor()
-    }
-}
-
-/// The field manager of a module.
-pub fn manager_of(module: &Module) -> String {
-    let descriptor = module.descriptor();
-    descriptor.field_manager.clone().unwrap_or_else(|| names::field_manager(&descriptor.name))
 }
 
 /// What watches, workers and timers share.
@@ -117,51 +100,41 @@ impl Shared {
     /// Opens, holds or closes the gates of the operators that use a type, as its state says; keys whose gate moved are looked at again.
     pub(super) fn follow_state(&self, type_ref: &TypeRef) {
         for (index, operator) in self.operators.iter().enumerate() {
-            let descriptor = operator.descriptor();
-            if descriptor.primary == *type_ref || descriptor.children.iter().any(|child| child.type_ref == *type_ref) {
+            if operator.serving().descriptor().uses(type_ref) {
                 self.follow_gate(index, operator);
             }
         }
     }
 
     fn follow_gate(&self, index: usize, operator: &Operator) {
-        // Held until what follows is done: of two that look at the same time, the later one must have the last word.
-        let mut gate = operator.gate();
-        let next = gate::gate(operator.descriptor(), |type_ref| self.watches.state(type_ref), Instant::now());
-        if *gate == next {
-            return;
+        let _moving = operator.moving();
+        let serving = operator.serving();
+        if self.move_gate(operator, &serving) {
+            self.enqueue_all(index, &serving, Priority::Backlog);
         }
-        *gate = next;
-        match &*gate {
-            Gate::Held => {
-                self.queue.hold(operator.lane);
-                return;
-            }
-            Gate::Unavailable(problems) => {
-                let types: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
-                let missing = types.join("; ");
-                tracing::warn!(
-                    module = operator.descriptor().name,
-                    missing,
-                    "no child is written until these types can be watched"
-                );
-            }
-            Gate::Open(unavailable) => {
-                let unavailable: Vec<String> = unavailable.iter().map(ToString::to_string).collect();
-                match unavailable.is_empty() {
-                    true => tracing::info!(module = operator.descriptor().name, "every declared type is synced"),
-                    false => tracing::warn!(
-                        module = operator.descriptor().name,
-                        unavailable = unavailable.join(", "),
-                        "synced, without these optional types"
-                    ),
-                }
-            }
+    }
+
+    /// Brings gate and lane to where the states of the types say; whether the gate moved and let keys through. Called while moving.
+    fn move_gate(&self, operator: &Operator, serving: &Serving) -> bool {
+        let next = gate::gate(serving.descriptor(), |type_ref| self.watches.state(type_ref), Instant::now());
+        let moved = *serving.gate() != next;
+        if moved {
+            say_gate(&serving.descriptor().name, &next);
+            *serving.gate() = next.clone();
         }
-        for name in self.watches.primaries(&operator.descriptor().primary) {
-            self.enqueue(QueueKey { operator: index, name }, Priority::Backlog);
+        if next == Gate::Held {
+            self.queue.hold(operator.lane);
+            return false;
         }
         self.queue.release(operator.lane);
+        moved
+    }
+
+    /// Every object of the primary type is looked at again.
+    fn enqueue_all(&self, index: usize, serving: &Serving, priority: Priority) {
+        for name in self.watches.primaries(&serving.descriptor().primary) {
+            self.enqueue(QueueKey { operator: index, name }, priority);
+        }
     }
 
     pub(super) fn enqueue(&self, key: QueueKey, priority: Priority) {
@@ -176,6 +149,22 @@ impl Shared {
         if !said.contains(&text) {
             say(&text);
             said.insert(text);
+        }
+    }
+}
+
+fn say_gate(module: &str, gate: &Gate) {
+    match gate {
+        Gate::Held => {}
+        Gate::Unavailable(problems) => {
+            let types: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
+            let missing = types.join("; ");
+            tracing::warn!(module, missing, "no child is written until these types can be watched");
+        }
+        Gate::Open(unavailable) if unavailable.is_empty() => tracing::info!(module, "every declared type is synced"),
+        Gate::Open(unavailable) => {
+            let unavailable: Vec<String> = unavailable.iter().map(ToString::to_string).collect();
+            tracing::warn!(module, unavailable = unavailable.join(", "), "synced, without these optional types");
         }
     }
 }
@@ -208,22 +197,22 @@ impl Controller {
             seed: fastrand::u64(..),
             retries: settings.retries.clone(),
         });
+        let managers = modules.iter().map(|module| module.descriptor().manager());
+        let watches = Watches::new(handle.clone(), Arc::clone(&api), &settings.installation, managers);
         let operators: Vec<Operator> = modules
             .into_iter()
             .map(|module| {
                 let lane = queue.open_lane();
                 queue.hold(lane);
+                let serving = Arc::new(Serving::new(module, &watches, &settings.namespaces));
                 Operator {
-                    manager: manager_of(&module),
-                    module,
                     lane,
-                    gate: Mutex::new(Gate::Held),
+                    serving: watch::Sender::new(serving),
+                    moving: Mutex::default(),
                     redefined: Notify::new(),
                 }
             })
             .collect();
-        let managers: Vec<String> = operators.iter().map(|operator| operator.manager.clone()).collect();
-        let watches = Watches::new(handle.clone(), Arc::clone(&api), &settings.installation, managers);
         let shared = Arc::new(Shared {
             settings,
             api,
@@ -239,7 +228,7 @@ impl Controller {
             handle,
         });
         shared.add_checks(health);
-        shared.watches.start(&shared.needs(), Arc::clone(&shared) as Arc<dyn Sink>);
+        shared.watches.start(Arc::clone(&shared) as Arc<dyn Sink>);
         let mut tasks = JoinSet::new();
         tasks.spawn_on(keep_gates(Arc::clone(&shared)), &shared.handle);
         tasks.spawn_on(follow_breaker(Arc::clone(&shared)), &shared.handle);
@@ -305,51 +294,28 @@ async fn follow_breaker(shared: Arc<Shared>) {
 }
 
 impl Shared {
-    /// Every type that is watched: primaries as they are, children by the installation's label.
-    fn needs(&self) -> Vec<Need> {
-        let mut needs = Vec::new();
-        for operator in &self.operators {
-            let descriptor = operator.descriptor();
-            let namespaces = self.settings.namespaces.clone();
-            needs.push(Need { type_ref: descriptor.primary.clone(), namespaces: namespaces.clone(), labelled: false });
-            for child in &descriptor.children {
-                let namespaces = namespaces.clone();
-                needs.push(Need { type_ref: child.type_ref.clone(), namespaces, labelled: true });
-            }
-        }
-        needs
-    }
-
     /// Ready means that every first list is in. A type that is not served or forbidden, or optional and failing, is shown, and fails
     /// nothing.
     fn add_checks(self: &Arc<Self>, health: &Health) {
         health.check("modules", || Finding::Ok);
-        let mut seen = HashSet::new();
-        for need in self.needs() {
-            if !seen.insert(need.type_ref.clone()) {
-                continue;
-            }
-            let shared = Arc::downgrade(self);
-            let is_optional = self.is_optional(&need.type_ref);
-            health.check(format!("informer/{}", need.type_ref), move || {
-                let Some(shared) = shared.upgrade() else { return Finding::Failed("the host is ending".into()) };
-                match shared.watches.state(&need.type_ref) {
-                    TypeState::Synced => Finding::Ok,
-                    TypeState::Syncing => Finding::Failed("the first list is not in yet".into()),
-                    TypeState::Failing { message, .. } if is_optional => Finding::Noted(format!("failing: {message}")),
-                    TypeState::Failing { message, .. } => Finding::Failed(format!("failing: {message}")),
-                    TypeState::Absent { message, .. } => Finding::Noted(format!("not served: {message}")),
-                    TypeState::Forbidden { message, .. } => Finding::Noted(format!("forbidden: {message}")),
-                }
-            });
-        }
+        let shared = Arc::downgrade(self);
+        health.checks(move || shared.upgrade().map(|shared| shared.informers()).unwrap_or_default());
     }
 
-    /// Whether every module can do without a type.
-    fn is_optional(&self, type_ref: &TypeRef) -> bool {
-        self.operators.iter().map(Operator::descriptor).all(|descriptor| {
-            let mut children = descriptor.children.iter().filter(|child| child.type_ref == *type_ref);
-            descriptor.primary != *type_ref && children.all(|child| child.optional)
-        })
+    /// How each type stands that a module declares.
+    fn informers(&self) -> Vec<(String, Finding)> {
+        let serving: Vec<_> = self.operators.iter().map(Operator::serving).collect();
+        let types: BTreeSet<&TypeRef> = serving.iter().flat_map(|serving| serving.descriptor().types()).collect();
+        let finding = |type_ref: &TypeRef| {
+            let state = self.watches.state(type_ref);
+            let Some(trouble) = state.trouble() else { return Finding::Ok };
+            let is_optional = serving.iter().all(|serving| serving.descriptor().can_do_without(type_ref));
+            match state {
+                TypeState::Syncing => Finding::Failed(trouble),
+                TypeState::Failing { .. } if !is_optional => Finding::Failed(trouble),
+                _ => Finding::Noted(trouble),
+            }
+        };
+        types.into_iter().map(|type_ref| (format!("informer/{type_ref}"), finding(type_ref))).collect()
     }
 }

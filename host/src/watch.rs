@@ -22,6 +22,7 @@ use operator_core::table::{Change, Effects, Lookup, Origin, Scope, Table, WatchI
 use run::Task;
 use state::Standing;
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
@@ -68,6 +69,8 @@ struct Shared {
     decoder: Decoder,
     installation: Arc<str>,
     sink: OnceLock<Arc<dyn Sink>>,
+    /// What was joined before there was a sink.
+    waiting: Mutex<Vec<Task>>,
     types: RwLock<HashMap<TypeRef, Arc<WatchedType>>>,
     names: Mutex<HashMap<(TypeRef, ObjectName), WatchId>>,
     stop: CancellationToken,
@@ -108,6 +111,7 @@ impl Watches {
             decoder: Decoder::new(managers),
             installation: installation.into(),
             sink: OnceLock::new(),
+            waiting: Mutex::default(),
             types: RwLock::default(),
             names: Mutex::default(),
             stop: CancellationToken::new(),
@@ -115,25 +119,30 @@ impl Watches {
         }))
     }
 
-    /// Starts watching what modules need; types and scopes that several need are watched once. To be called once: what
-    /// changes before has no sink.
-    pub fn start(&self, needs: &[Need], sink: Arc<dyn Sink>) {
+    /// Names who is told of changes, and begins with what was joined before. To be called once.
+    pub fn start(&self, sink: Arc<dyn Sink>) {
         // Err: it was called before; the first sink stays.
         let _ = self.0.sink.set(sink);
-        let mut tasks = Vec::new();
+        self.0.run([]);
+    }
+
+    /// Watches what a module needs until the answer is dropped. Types and scopes that several need are watched once.
+    pub fn join(&self, needs: &[Need]) -> Watching {
+        let (mut joined, mut tasks) = (Vec::new(), Vec::new());
         for need in needs {
             let watched = self.0.watched_or_new(&need.type_ref);
             let everywhere = need.namespaces.is_empty().then_some(None);
             let namespaces = need.namespaces.iter().map(|namespace| Some(Arc::from(namespace.as_str())));
             for namespace in everywhere.into_iter().chain(namespaces) {
                 let scope = Scope { namespace, name: None, selected: need.labelled };
-                tasks.extend(self.0.join(&watched, &scope).1);
+                let (id, task) = self.0.join(&watched, &scope);
+                joined.push((Arc::clone(&watched), id));
+                tasks.extend(task);
             }
         }
         // Not earlier: a type is synced when all of its watches are, so that all have to be known before the first one is.
-        for task in tasks {
-            self.0.spawn(task);
-        }
+        self.0.run(tasks);
+        Watching(joined)
     }
 
     /// Ends every watch. The tables stay readable.
@@ -214,8 +223,13 @@ impl Shared {
         (id, task)
     }
 
-    fn spawn(&self, task: Task) {
-        self.handle.spawn(task.run());
+    /// Runs watches, as soon as there is somebody to tell.
+    fn run(&self, tasks: impl IntoIterator<Item = Task>) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.extend(tasks);
+        if self.sink.get().is_some() {
+            waiting.drain(..).for_each(|task| drop(self.handle.spawn(task.run())));
+        }
     }
 
     /// Passes on what a table said.
@@ -235,7 +249,33 @@ impl Shared {
     }
 }
 
+/// Watches that somebody needs; those that nobody else needs end when this is dropped.
+#[must_use = "the watches end when it is dropped"]
+pub struct Watching(Vec<(Arc<WatchedType>, WatchId)>);
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        for (watched, id) in &self.0 {
+            watched.leave(*id);
+        }
+    }
+}
+
+impl fmt::Debug for Watching {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(watched, id)| (&watched.type_ref, id))).finish()
+    }
+}
+
 impl WatchedType {
+    /// Leaves a watch, which ends if nobody else needs it.
+    fn leave(&self, id: WatchId) {
+        if self.write().leave_watch(id) {
+            let running = self.running().remove(&id);
+            running.into_iter().for_each(|watch| watch.stop.cancel());
+        }
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, Table> {
         self.table.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -252,6 +292,11 @@ impl WatchedType {
     fn relist(&self) {
         warn!(r#type = %self.type_ref, "the API server went back in time: what was known of the type is replaced");
         self.running().values().for_each(|watch| watch.relist.notify_one());
+    }
+
+    /// Whether a watch fills the table; a version of a type that no module uses any more has none.
+    fn is_watched(&self) -> bool {
+        !self.running().is_empty()
     }
 
     fn state(&self) -> TypeState {

@@ -7,7 +7,7 @@ use operator_e2e::{Client, Cluster, Match, eventually};
 use operator_host::api::discovery::Resource;
 use operator_host::api::{self, ApiServer, Write};
 use operator_host::lead::Permits;
-use operator_host::watch::{Author, Need, Sink, TypeState, Watches};
+use operator_host::watch::{Author, Need, Sink, TypeState, Watches, Watching};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -40,6 +40,7 @@ impl Sink for Woken {
 /// Watches of a test's own namespace.
 struct Bench {
     watches: Watches,
+    _watching: Watching,
     woken: Arc<Woken>,
     api: Arc<ApiServer>,
     client: Client,
@@ -57,8 +58,9 @@ impl Bench {
         let api = Arc::new(api::connect(Some(kubeconfig), None).await.expect("a client"));
         let watches = Watches::new(Handle::current(), Arc::clone(&api), "test", ["operator-host/test"]);
         let woken = Arc::new(Woken::default());
-        watches.start(&needs(&namespace), Arc::clone(&woken) as Arc<dyn Sink>);
-        Self { watches, woken, api, client: cluster.client(), namespace }
+        let watching = watches.join(&needs(&namespace));
+        watches.start(Arc::clone(&woken) as Arc<dyn Sink>);
+        Self { watches, _watching: watching, woken, api, client: cluster.client(), namespace }
     }
 
     async fn synced(&self, type_ref: &TypeRef) {
@@ -376,4 +378,23 @@ async fn a_watched_name_tells_when_it_becomes_free_even_if_it_was_before_the_wat
     eventually("the waiter is woken", SOON, || async { bench.woken.take().iter().any(|(name, _)| name == "taken") })
         .await;
     bench.watches.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_lasts_as_long_as_somebody_needs_it() {
+    let cluster = Cluster::shared().await;
+    let bench = Bench::of(cluster, |_| Vec::new()).await;
+    let needs = children(&bench.namespace);
+    let (one, other) = (bench.watches.join(&needs), bench.watches.join(&needs));
+    bench.synced(&config_maps()).await;
+    let author = Author { operator: 0, name: bench.name("parent") };
+    bench.own_write(&author, "a", "1").await;
+    drop(one);
+    bench.set("a", "2").await;
+    bench.comes_to_show("a", Some("2")).await;
+    drop(other);
+    assert_eq!(bench.shows("a"), None, "nobody looks at it any more");
+    let _again = bench.watches.join(&needs);
+    bench.synced(&config_maps()).await;
+    bench.comes_to_show("a", Some("2")).await;
 }

@@ -3,7 +3,6 @@
 use super::LimitArgs;
 use super::host::load;
 use crate::module::{Module, Runtime};
-use crate::reconcile::manager_of;
 use anyhow::bail;
 use clap::Args;
 use operator_core::contract::{ChildType, OnImmutable, OnPrune};
@@ -55,7 +54,7 @@ fn describe(module: &Module) -> Result<String, std::fmt::Error> {
     line("Primary", &descriptor.primary.to_string())?;
     list(&mut line, "Children", descriptor.children.iter().map(child))?;
     list(&mut line, "Condition types", descriptor.condition_types.iter().cloned())?;
-    line("Field manager", &manager_of(module))?;
+    line("Field manager", &descriptor.manager())?;
     line("CRDs", &descriptor.crds.len().to_string())?;
     list(&mut line, "Imports", module.imports().iter().cloned())?;
     list(&mut line, "Exports", module.exports().iter().cloned())?;

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use operator_core::contract::{Descriptor, TypeRef};
-use operator_core::names::{FIELD_MANAGER_MAX, RECONCILED, field_manager};
+use operator_core::names::{FIELD_MANAGER_MAX, RECONCILED};
 use serde::Deserialize;
 
 use crate::module::contract::HOOKS;
@@ -31,7 +31,7 @@ fn identity(descriptor: &Descriptor, problems: &mut Vec<String>) {
     if let Err(error) = semver::Version::parse(&descriptor.version) {
         problems.push(format!("version {:?} is not a semantic version such as 1.2.3: {error}", descriptor.version));
     }
-    let manager = descriptor.field_manager.clone().unwrap_or_else(|| field_manager(&descriptor.name));
+    let manager = descriptor.manager();
     if manager.is_empty() || manager.len() > FIELD_MANAGER_MAX || !manager.chars().all(|c| c.is_ascii_graphic()) {
         problems.push(format!(
             "field-manager {manager:?} must be 1 to {FIELD_MANAGER_MAX} printable characters, as the API server has it"

@@ -89,12 +89,12 @@ pub enum Finding {
     Failed(String),
 }
 
-type Check = (String, Box<dyn Fn() -> Finding + Send + Sync>);
+type Checks = Box<dyn Fn() -> Vec<(String, Finding)> + Send + Sync>;
 
 /// The readiness checks of the process, asked at each probe. Clones share them.
 #[derive(Clone, Default)]
 pub struct Health {
-    ready: Arc<Mutex<Vec<Check>>>,
+    ready: Arc<Mutex<Vec<Checks>>>,
 }
 
 impl fmt::Debug for Health {
@@ -111,14 +111,19 @@ impl Health {
 
     /// Adds a readiness check. It runs at each probe: it must neither block nor add checks itself.
     pub fn check(&self, name: impl Into<String>, check: impl Fn() -> Finding + Send + Sync + 'static) {
-        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        ready.push((name.into(), Box::new(check)));
+        let name = name.into();
+        self.checks(move || vec![(name.clone(), check())]);
+    }
+
+    /// Adds readiness checks of which there may be others at each probe.
+    pub fn checks(&self, checks: impl Fn() -> Vec<(String, Finding)> + Send + Sync + 'static) {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(checks));
     }
 
     /// What `/readyz` says.
     fn readiness(&self, verbose: bool) -> (StatusCode, String) {
         let checks = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        let findings: Vec<(&str, Finding)> = checks.iter().map(|(name, check)| (name.as_str(), check())).collect();
+        let findings: Vec<(String, Finding)> = checks.iter().flat_map(|check| check()).collect();
         report("readyz", &findings, verbose)
     }
 }
@@ -133,8 +138,9 @@ pub async fn serve(listener: TcpListener, health: Health) -> io::Result<()> {
 
 fn router(health: Health) -> Router {
     // A process that answers lives; what else may be wrong no restart would heal.
-    let healthz =
-        |RawQuery(query): RawQuery| async move { page(report("healthz", &[("ping", Finding::Ok)], verbose(query))) };
+    let healthz = |RawQuery(query): RawQuery| async move {
+        page(report("healthz", &[("ping".into(), Finding::Ok)], verbose(query)))
+    };
     let readyz =
         |State(health): State<Health>, RawQuery(query): RawQuery| async move { page(health.readiness(verbose(query))) };
     Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz)).with_state(health)
@@ -154,7 +160,7 @@ fn verbose(query: Option<String>) -> bool {
     query.is_some_and(|query| query.split('&').any(|pair| pair == "verbose" || pair.starts_with("verbose=")))
 }
 
-fn report(probe: &str, findings: &[(&str, Finding)], verbose: bool) -> (StatusCode, String) {
+fn report(probe: &str, findings: &[(String, Finding)], verbose: bool) -> (StatusCode, String) {
     let failed = findings.iter().any(|(_, finding)| matches!(finding, Finding::Failed(_)));
     if !failed && !verbose {
         return (StatusCode::OK, "ok".to_owned());

@@ -7,7 +7,7 @@
 use super::{Operator, QueueKey, Shared};
 use crate::api::ApiError;
 use crate::watch::TypeState;
-use operator_core::contract::TypeRef;
+use operator_core::contract::{Descriptor, TypeRef};
 use operator_core::queue::Priority;
 use operator_core::schema::Schema;
 use std::collections::VecDeque;
@@ -24,8 +24,20 @@ const RETRY: Duration = Duration::from_secs(30);
 /// Compares each time that the type comes to be served or may have changed, until the host ends.
 pub(super) async fn keep_comparing(shared: Arc<Shared>, index: usize) {
     let Some(operator) = shared.operators.get(index) else { return };
-    let primary = &operator.descriptor().primary;
-    let mut definition = Definition { shared: &shared, index, operator, own: own_definition(operator), revision: None };
+    let mut swaps = operator.serving.subscribe();
+    loop {
+        let serving = Arc::clone(&swaps.borrow_and_update());
+        tokio::select! {
+            () = keep_comparing_with(&shared, index, operator, serving.descriptor()) => return,
+            // Err: the operator is gone.
+            swapped = swaps.changed() => if swapped.is_err() { return },
+        }
+    }
+}
+
+async fn keep_comparing_with(shared: &Shared, index: usize, operator: &Operator, descriptor: &Descriptor) {
+    let primary = &descriptor.primary;
+    let mut definition = Definition { shared, index, descriptor, own: own_definition(descriptor), revision: None };
     let mut states = shared.states.subscribe();
     loop {
         while shared.watches.state(primary) != TypeState::Synced {
@@ -68,8 +80,7 @@ async fn sleep_until(time: Option<&Instant>) {
 }
 
 /// The schema of the primary type by the module's own definition of it.
-fn own_definition(operator: &Operator) -> Option<Schema> {
-    let descriptor = operator.descriptor();
+fn own_definition(descriptor: &Descriptor) -> Option<Schema> {
     descriptor.crds.iter().find_map(|text| Schema::of_definition(text, &descriptor.primary).ok().flatten())
 }
 
@@ -77,7 +88,7 @@ fn own_definition(operator: &Operator) -> Option<Schema> {
 struct Definition<'a> {
     shared: &'a Shared,
     index: usize,
-    operator: &'a Operator,
+    descriptor: &'a Descriptor,
     /// As the module brings it.
     own: Option<Schema>,
     /// Of the published schema that was looked at last.
@@ -88,15 +99,15 @@ impl Definition<'_> {
     /// Says how the published schema differs from the module's own. True where the server keeps all that the module knows; an error
     /// where nothing could be read.
     async fn look(&mut self) -> Result<bool, ApiError> {
-        let Self { shared, operator, .. } = *self;
-        let primary = &operator.descriptor().primary;
+        let Self { shared, descriptor, .. } = *self;
+        let primary = &descriptor.primary;
         let served = shared.schemas.load(&shared.api, primary).await;
         let served = served.inspect_err(|error| {
             debug!(%error, r#type = %primary, "can't read the published schema; asked again");
         })?;
         let revision = shared.schemas.revision(primary);
         if self.revision.replace(revision).is_some_and(|before| before != revision) {
-            info!(module = operator.descriptor().name, r#type = %primary, "the definition in the cluster has changed");
+            info!(module = descriptor.name, r#type = %primary, "the definition in the cluster has changed");
             // What a status may hold is another question now, also for objects that are settled.
             for name in shared.watches.primaries(primary) {
                 shared.enqueue(QueueKey { operator: self.index, name }, Priority::Backlog);
@@ -105,7 +116,7 @@ impl Definition<'_> {
         Ok(match (&self.own, served) {
             (None, _) => true,
             (Some(_), None) => false,
-            (Some(own), Some(served)) => shared.say_differences(operator, own, &served),
+            (Some(own), Some(served)) => shared.say_differences(descriptor, own, &served),
         })
     }
 }
@@ -114,14 +125,13 @@ impl Shared {
     /// The definition of a type may be another one than before.
     pub(super) fn may_be_redefined(&self, type_ref: &TypeRef) {
         self.schemas.outdate(type_ref);
-        for operator in self.operators.iter().filter(|operator| operator.descriptor().primary == *type_ref) {
+        for operator in self.operators.iter().filter(|operator| operator.serving().descriptor().primary == *type_ref) {
             operator.redefined.notify_one();
         }
     }
 
     /// Whether the server keeps all that the module knows.
-    fn say_differences(&self, operator: &Operator, own: &Schema, served: &Schema) -> bool {
-        let descriptor = operator.descriptor();
+    fn say_differences(&self, descriptor: &Descriptor, own: &Schema, served: &Schema) -> bool {
         let (module, primary) = (&descriptor.name, &descriptor.primary);
         let pruned = served.lacks(own).join(", ");
         if !pruned.is_empty() {

@@ -53,7 +53,7 @@ impl Pass<'_> {
         log_events(&outcome.events);
         let mut planned = Planned { requeue_after: outcome.requeue_after, asked_clock, ..Planned::default() };
         if let Some(status) = &outcome.status {
-            match ModuleStatus::check(status, &self.operator.module.descriptor().condition_types) {
+            match ModuleStatus::check(status, &self.serving.descriptor().condition_types) {
                 Ok(status) => planned.status = Some(status),
                 Err(invalid) => {
                     planned.problem(Problem::new(Reason::InvalidOutcome, invalid.to_string()), Again::Backoff)
@@ -69,7 +69,7 @@ impl Pass<'_> {
         let accepted = accept(
             children,
             &Rules {
-                descriptor: self.operator.module.descriptor(),
+                descriptor: self.serving.descriptor(),
                 namespace: self.key.name.namespace.as_deref(),
                 namespaced: &namespaced,
                 max_children: self.shared.settings.max_children,
@@ -109,7 +109,7 @@ impl Pass<'_> {
         let mut schema = self.shared.schemas.known(&desired.type_ref);
         let decision = loop {
             let memory = self.memory.children.entry(identity.clone()).or_default();
-            let parent = self.operator.parent(&taken.primary);
+            let parent = self.serving.parent(&taken.primary);
             let decision = decide::decide(&wanted, &live, parent, published(&schema), memory, Instant::now());
             if !matches!(decision, Decision::NeedsSchema) {
                 break decision;
@@ -162,7 +162,7 @@ impl Pass<'_> {
                 continue;
             }
             let Some(resource) = self.shared.watches.resource(type_ref) else { continue };
-            let declared = self.operator.module.descriptor().children.iter().find(|child| child.type_ref == *type_ref);
+            let declared = self.serving.descriptor().children.iter().find(|child| child.type_ref == *type_ref);
             match decide::prune(stored, declared.map_or(OnPrune::Orphan, |child| child.on_prune)) {
                 Prune::Delete => planned.prunes.push((resource, Step::Delete(Arc::clone(stored)))),
                 Prune::Orphan => planned.prunes.push((resource, Step::Orphan(Arc::clone(stored)))),
@@ -177,11 +177,7 @@ impl Pass<'_> {
         let mut problems = vec![Problem::new(Reason::Module(failure.reason), failure.message)];
         problems.extend(unknown_extension(&failure.extensions));
         let mut status = None;
-        match failure
-            .status
-            .as_ref()
-            .map(|s| ModuleStatus::check(s, &self.operator.module.descriptor().condition_types))
-        {
+        match failure.status.as_ref().map(|s| ModuleStatus::check(s, &self.serving.descriptor().condition_types)) {
             Some(Ok(checked)) => status = Some(checked),
             Some(Err(invalid)) => problems.push(Problem::new(Reason::InvalidOutcome, invalid.to_string())),
             None => {}
@@ -196,7 +192,7 @@ impl Pass<'_> {
         if failure.terminal && !asked_clock && next == Next::Done {
             // Not tried again, not even at resync, until the input is another.
             self.memory.settled =
-                Some(taken.digest(self.operator.module.digest(), &primary.meta.resource_version.to_string()));
+                Some(taken.digest(self.serving.module.digest(), &primary.meta.resource_version.to_string()));
         }
         next
     }

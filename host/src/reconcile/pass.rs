@@ -7,6 +7,7 @@
 use super::gate::Gate;
 use super::memory::KeyMemory;
 use super::outcome::Planned;
+use super::serving::Serving;
 use super::snapshot::Taken;
 use super::{Operator, QueueKey, Shared};
 use crate::api::discovery::Resource;
@@ -48,6 +49,8 @@ pub(super) enum Next {
 pub(super) struct Pass<'a> {
     pub(super) shared: &'a Shared,
     pub(super) operator: &'a Operator,
+    /// The module of the whole pass.
+    pub(super) serving: &'a Arc<Serving>,
     pub(super) key: &'a QueueKey,
     pub(super) permit: &'a Permit,
     pub(super) memory: &'a mut KeyMemory,
@@ -80,7 +83,7 @@ impl Pass<'_> {
                 // Edited while children were written: a pass of its own, or a burst of edits would end this one as unsettled.
                 return Next::After(Duration::ZERO);
             }
-            let digest = taken.digest(self.operator.module.digest(), &taken.primary.meta.resource_version.to_string());
+            let digest = taken.digest(self.serving.module.digest(), &taken.primary.meta.resource_version.to_string());
             // Nothing that the call or the plan depends on has another version than when the last pass kept everything.
             if self.memory.settled == Some(digest) {
                 return Next::Done;
@@ -112,7 +115,11 @@ impl Pass<'_> {
 
     /// Takes what the pass works on from the tables; Err where there is nothing to work on.
     fn take(&mut self) -> Result<Taken, Next> {
-        let descriptor = self.operator.module.descriptor();
+        if !Arc::ptr_eq(self.serving, &self.operator.serving()) {
+            // What was called has been carried out; the next call is the new module's, in a pass of its own.
+            return Err(Next::After(Duration::ZERO));
+        }
+        let descriptor = self.serving.descriptor();
         let primary = match self.shared.watches.lookup(&descriptor.primary, &self.key.name) {
             Lookup::Present(primary) => primary,
             Lookup::Absent => {
@@ -135,7 +142,7 @@ impl Pass<'_> {
             let paused = Problem::new(Reason::Paused, "suspended by the annotation operatorhost.dev/paused");
             return Err(self.report(&primary, None, &[paused], Again::OnChange));
         }
-        let gate = self.operator.gate().clone();
+        let gate = self.serving.gate().clone();
         let unavailable = match gate {
             Gate::Open(unavailable) => unavailable,
             // The gate enqueues every key when it opens.
@@ -155,7 +162,7 @@ impl Pass<'_> {
     fn call_and_plan(&mut self, taken: &Taken) -> Result<Planned, Next> {
         let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
         let key = Key { name: self.key.name.clone(), uid: taken.primary.meta.uid.to_string() };
-        let report = self.operator.module.reconcile(&key, &taken.for_module(), now_ms);
+        let report = self.serving.module.reconcile(&key, &taken.for_module(), now_ms);
         match report.result {
             Ok(Ok(outcome)) => self.plan(taken, outcome, report.asked_clock),
             Ok(Err(failure)) => Err(self.module_failed(taken, failure, report.asked_clock)),
@@ -171,8 +178,8 @@ impl Pass<'_> {
     /// being made anew.
     fn carry_out(&mut self, taken: &Taken, planned: &Planned, problems: &mut Vec<Problem>, again: &mut Again) -> bool {
         let primary = &taken.primary;
-        let (shared, operator) = (self.shared, self.operator);
-        let descriptor = operator.module.descriptor();
+        let (shared, serving) = (self.shared, self.serving);
+        let descriptor = serving.descriptor();
         let applier = Applier {
             api: &shared.api,
             watches: &shared.watches,
@@ -180,7 +187,7 @@ impl Pass<'_> {
             author: self.key,
             installation: &shared.settings.installation,
             owner: Owner { type_ref: &descriptor.primary, name: &primary.meta.name.name, uid: &primary.meta.uid },
-            parent: operator.parent(primary),
+            parent: serving.parent(primary),
         };
         let (mut failed, mut recreates) = (false, false);
         for steps in [&planned.steps, &planned.prunes] {
@@ -219,7 +226,7 @@ impl Pass<'_> {
         self.written.push(format!("{verb} {} {}", identity.0.kind, identity.1));
         if let (Some(wanted), Some(stored)) = (wanted(step), stored) {
             let memory = self.memory.children.entry(identity).or_default();
-            memory.applied(&wanted.desired.hash, stored, &self.operator.manager);
+            memory.applied(&wanted.desired.hash, stored, &self.serving.manager);
         }
         matches!(written, Written::Recreating)
     }
@@ -257,7 +264,7 @@ impl Pass<'_> {
         };
         let depends_on_time = planned.asked_clock || planned.requeue_after.is_some() || written.slowed.is_some();
         let version = written.primary.meta.resource_version.to_string();
-        self.memory.settled = (!depends_on_time).then(|| taken.digest(self.operator.module.digest(), &version));
+        self.memory.settled = (!depends_on_time).then(|| taken.digest(self.serving.module.digest(), &version));
         match (written.slowed, planned.requeue_after) {
             (Some((slowed, _)), Some(requeue)) => Next::After(slowed.min(requeue)),
             (Some((after, _)), None) | (None, Some(after)) => Next::After(after),
@@ -298,7 +305,7 @@ impl Pass<'_> {
         problems: &[Problem],
         input: u64,
     ) -> Result<crate::apply::StatusWritten, Trouble> {
-        let descriptor = self.operator.module.descriptor();
+        let descriptor = self.serving.descriptor();
         let Some(resource) = self.shared.watches.resource(&descriptor.primary) else {
             return Err(Trouble::unserved(&descriptor.primary));
         };
@@ -309,7 +316,7 @@ impl Pass<'_> {
             permit: self.permit,
             author: self.key,
             resource: &resource,
-            manager: &self.operator.manager,
+            manager: &self.serving.manager,
             schema: schema.as_deref(),
             declared: &descriptor.condition_types,
             primary,

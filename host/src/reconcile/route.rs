@@ -1,6 +1,6 @@
 //! From a change in a table to the keys that it may matter to.
 
-use super::{QueueKey, Shared};
+use super::{Operator, QueueKey, Shared};
 use crate::apply::Again;
 use crate::watch::{Sink, TypeState};
 use operator_core::contract::{ObjectName, TypeRef};
@@ -23,7 +23,8 @@ impl Sink for Shared {
             }
         };
         for (index, operator) in self.operators.iter().enumerate() {
-            let descriptor = operator.descriptor();
+            let serving = operator.serving();
+            let descriptor = serving.descriptor();
             let priority = if change.initial { Priority::Backlog } else { Priority::Change };
             if descriptor.primary == *type_ref {
                 wake(QueueKey { operator: index, name: change.name.clone() }, priority);
@@ -58,8 +59,9 @@ impl Sink for Shared {
 impl Shared {
     /// A primary type that can't be watched holds its module's keys, and there is no object to say so on.
     fn say_missing_primary(&self, type_ref: &TypeRef) {
-        for operator in self.operators.iter().filter(|operator| operator.descriptor().primary == *type_ref) {
-            let module = &operator.descriptor().name;
+        let serving = self.operators.iter().map(Operator::serving);
+        for serving in serving.filter(|serving| serving.descriptor().primary == *type_ref) {
+            let module = &serving.descriptor().name;
             match self.watches.state(type_ref) {
                 TypeState::Absent { .. } => warn!(
                     module,

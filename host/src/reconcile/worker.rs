@@ -36,11 +36,12 @@ fn work(shared: &Shared) {
 fn pass(shared: &Shared, popped: &Popped<QueueKey>) -> Next {
     let key = &popped.key;
     let Some(operator) = shared.operators.get(key.operator) else { return Next::Gone };
-    let module = operator.module.descriptor();
+    let serving = operator.serving();
+    let module = serving.descriptor();
     let span = info_span!(
         "reconcile",
         module = module.name,
-        digest = &operator.module.digest()[..12],
+        digest = serving.module.short_digest(),
         kind = module.primary.kind,
         namespace = key.name.namespace.as_deref(),
         name = &*key.name.name,
@@ -55,7 +56,9 @@ fn pass(shared: &Shared, popped: &Popped<QueueKey>) -> Next {
         }
     };
     let mut memory = shared.memories.take(key);
-    let next = Pass { shared, operator, key, permit: &permit, memory: &mut memory, written: Vec::new() }.run();
+    let next =
+        Pass { shared, operator, serving: &serving, key, permit: &permit, memory: &mut memory, written: Vec::new() }
+            .run();
     if next != Next::Gone {
         shared.memories.put(key.clone(), memory);
     }

@@ -23,7 +23,7 @@ impl Watches {
         let watched = self.0.watched_or_new(type_ref);
         let (id, task) = self.0.join(&watched, &Scope::single(name));
         names.insert(key, id);
-        task.into_iter().for_each(|task| self.0.spawn(task));
+        self.0.run(task);
         true
     }
 
@@ -31,11 +31,8 @@ impl Watches {
     pub fn unwatch_name(&self, type_ref: &TypeRef, name: &ObjectName) {
         let mut names = self.0.names.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(id) = names.remove(&(type_ref.clone(), name.clone())) else { return };
-        let Some(watched) = self.0.watched(type_ref) else { return };
-        if !watched.write().leave_watch(id) {
-            return;
+        if let Some(watched) = self.0.watched(type_ref) {
+            watched.leave(id);
         }
-        let running = watched.running().remove(&id);
-        running.into_iter().for_each(|watch| watch.stop.cancel());
     }
 }

@@ -37,6 +37,19 @@ pub enum TypeState {
     },
 }
 
+impl TypeState {
+    /// What keeps its objects from being worked on; None where nothing does.
+    pub fn trouble(&self) -> Option<String> {
+        match self {
+            Self::Synced => None,
+            Self::Syncing => Some("the first list is not in yet".into()),
+            Self::Failing { message, .. } => Some(format!("failing: {message}")),
+            Self::Absent { message, .. } => Some(format!("not served: {message}")),
+            Self::Forbidden { message, .. } => Some(format!("forbidden: {message}")),
+        }
+    }
+}
+
 /// How one watch stands.
 #[derive(Debug)]
 pub(super) struct Standing {

@@ -63,7 +63,7 @@ impl Shared {
         let Some(controller) = child.meta.controller.as_deref() else { return false };
         let parents: Vec<_> = {
             let types = self.types.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-            types.values().filter(|parents| is_type(controller, parents)).cloned().collect()
+            types.values().filter(|parents| parents.is_watched() && is_type(controller, parents)).cloned().collect()
         };
         parents.iter().any(|parents| {
             let names = [child.meta.name.namespace.clone(), None];

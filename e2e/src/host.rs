@@ -1,5 +1,6 @@
 //! The program under test: `operator host`, started as a user would.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -181,6 +182,40 @@ impl Host {
         let ticks = field(14).zip(field(15)).map(|(user, system)| user + system);
         let millis = ticks.context("/proc shows no CPU time")? * 1000;
         Ok(Duration::from_millis(millis / rustix::param::clock_ticks_per_second().max(1)))
+    }
+
+    /// Threads.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn threads(&self) -> crate::Result<usize> {
+        let status = self.proc_file("status")?;
+        let threads = status.lines().find_map(|line| line.strip_prefix("Threads:")?.trim().parse().ok());
+        threads.context("/proc shows no threads")
+    }
+
+    /// What its file descriptors lead to, sorted: paths, or names such as `socket:[1]`.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn open_files(&self) -> crate::Result<Vec<String>> {
+        let path = format!("/proc/{}/fd", self.pid());
+        let entries = fs::read_dir(&path).with_context(|| format!("cannot read {path}: has the host ended?"))?;
+        // One that was closed meanwhile can't be read any more.
+        let links = entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        let mut files: Vec<String> = links.map(|link| link.display().to_string()).collect();
+        files.sort();
+        Ok(files)
+    }
+
+    /// Files of compiled modules that it has mapped.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn mapped_modules(&self) -> crate::Result<BTreeSet<String>> {
+        let maps = self.proc_file("maps")?;
+        let paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
+        Ok(paths.filter(|path| path.contains(".cwasm")).map(str::to_owned).collect())
     }
 
     fn memory(&self, file: &str, field: &str) -> crate::Result<u64> {

@@ -5,6 +5,7 @@
 //! [`Proxy`] that breaks the line, and the [`Host`] under test. Nothing outlives the test process, however it ends.
 
 pub mod audit;
+pub mod builds;
 pub mod client;
 pub mod cluster;
 pub mod expect;
@@ -21,6 +22,7 @@ pub mod wait;
 pub mod webhook;
 
 pub use audit::{Audit, Mark, Record, Requests};
+pub use builds::Builds;
 pub use client::{Client, ClientError, Resource};
 pub use cluster::{Cluster, Command, Options, Snapshot};
 pub use host::Host;

@@ -4,10 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context as _, ensure};
+use serde_json::Value;
 use tokio::sync::OnceCell;
 
 const TARGET: &str = "wasm32-unknown-unknown";
 const PROFILE: &str = "guest";
+/// Bytes of a plan, spaces at the end included.
+const PLAN_LEN: usize = 512;
 
 /// The WebApp module, built once for all tests of this process.
 ///
@@ -27,6 +30,29 @@ pub async fn fixture(name: &str) -> crate::Result<PathBuf> {
     let file = FOLDER.get_or_try_init(build_fixtures).await?.join(format!("{name}.wasm"));
     ensure!(file.is_file(), "guest-fixtures has no module {name}");
     Ok(file)
+}
+
+/// Another build of the fixture `probe`: the same code with this plan (`guest-fixtures/probe/src/plan.rs`), as a file's content.
+///
+/// # Errors
+/// When it does not build, or has no room for the plan.
+pub async fn probe_with(plan: &Value) -> crate::Result<Vec<u8>> {
+    const BEGINS: &[u8] = br#"{"plan": "#;
+    let mut module = std::fs::read(fixture("probe").await?).context("cannot read the module")?;
+    let at = module.windows(BEGINS.len()).position(|bytes| bytes == BEGINS).context("the module has no plan")?;
+    let plan = plan.to_string();
+    ensure!(plan.len() <= PLAN_LEN, "the plan has no room: {plan}");
+    module[at..at + PLAN_LEN].copy_from_slice(format!("{plan:PLAN_LEN$}").as_bytes());
+    Ok(module)
+}
+
+/// The same module as another file: a custom section more, which nothing reads.
+#[must_use]
+pub fn stamped(module: &[u8], stamp: &str) -> Vec<u8> {
+    let name = b"stamp";
+    let section = [&[name.len() as u8], &name[..], stamp.as_bytes()].concat();
+    assert!(section.len() < 128, "the length takes one byte");
+    [module, &[0, section.len() as u8], &section].concat()
 }
 
 async fn build_fixtures() -> crate::Result<PathBuf> {

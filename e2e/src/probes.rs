@@ -3,6 +3,7 @@
 //! In comes what a Probe wants; out comes what a user would see of it: its condition, its children, the passes of its key.
 
 use std::ops::{Deref, DerefMut};
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -52,7 +53,15 @@ impl Probes {
     }
 
     async fn of(module: &str, name: &str, arguments: &[&str]) -> crate::Result<Self> {
-        let mut stage = Stage::open(name, &modules::fixture(module).await?, arguments).await?;
+        Self::start_file(&modules::fixture(module).await?, name, arguments).await
+    }
+
+    /// The same, with a module of a test's own, which reconciles Probes.
+    ///
+    /// # Errors
+    /// When the cluster or the host can't be started.
+    pub async fn start_file(module: &Path, name: &str, arguments: &[&str]) -> crate::Result<Self> {
+        let mut stage = Stage::open(name, module, arguments).await?;
         stage.host.wait_ready().await?;
         Ok(Self(stage))
     }

@@ -1,7 +1,6 @@
 //! The command line: one file a subcommand. Exit codes: 0 done, 1 failed (every error listed), 2 usage.
 
 mod crd;
-mod crds;
 mod host;
 mod inspect;
 mod units;

@@ -13,6 +13,7 @@ mod convert;
 mod descriptor;
 mod engine;
 mod error;
+mod file;
 mod imports;
 mod limits;
 mod log;
@@ -28,7 +29,9 @@ use std::time::Duration;
 use operator_core::contract::{Descriptor, Failure, Key, Outcome, Snapshot};
 
 pub use compile::{CompileArgs, compile_main};
+pub use descriptor::misplaced;
 pub use error::{CallError, TimeLimit};
+pub use file::{Content, Folders, ModuleFile};
 pub use limits::Limits;
 pub use log::{GuestLog, LogLevel, LogLine};
 pub use preflight::{LoadError, Problem};

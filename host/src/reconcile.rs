@@ -11,13 +11,14 @@ mod pass;
 mod route;
 mod serving;
 mod snapshot;
+mod swap;
 mod waiters;
 mod worker;
 
 use crate::api::ApiServer;
 use crate::api::openapi::Schemas;
 use crate::lead::Permits;
-use crate::module::Module;
+use crate::module::{Folders, Module, ModuleFile, Runtime};
 use crate::observe::health::{Finding, Health};
 use crate::queue::WorkQueue;
 use crate::watch::{Author, Sink, TypeState, Watches};
@@ -28,6 +29,7 @@ use operator_core::contract::TypeRef;
 use operator_core::queue::{Lane, Options, Priority};
 use serving::Serving;
 use std::collections::{BTreeSet, HashSet};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -63,6 +65,8 @@ pub(crate) struct Operator {
     serving: watch::Sender<Arc<Serving>>,
     /// Held while the gate moves, until what follows is done: of two that look at the same time, the later one must have the last word.
     moving: Mutex<()>,
+    /// What became of its file's content, where that is not what runs.
+    note: Mutex<Option<String>>,
     /// Told when the definition of the primary type may have changed.
     redefined: Notify,
 }
@@ -75,6 +79,14 @@ impl Operator {
 
     fn moving(&self) -> MutexGuard<'_, ()> {
         self.moving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what became of its file's content, for `/readyz`; whether that is another note than before.
+    fn note(&self, note: Option<String>) -> bool {
+        let mut noted = self.note.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = *noted != note;
+        *noted = note;
+        is_news
     }
 }
 
@@ -209,6 +221,7 @@ impl Controller {
                     lane,
                     serving: watch::Sender::new(serving),
                     moving: Mutex::default(),
+                    note: Mutex::default(),
                     redefined: Notify::new(),
                 }
             })
@@ -239,6 +252,16 @@ impl Controller {
         tasks.spawn_on(async move { probing.keep_probing().await }, &shared.handle);
         let workers = worker::start(&shared)?;
         Ok(Self { shared, workers, tasks })
+    }
+
+    /// Follows the files that the modules came from, in their order: a build that appears there takes its module's place.
+    pub fn follow_files(&mut self, runtime: Runtime, paths: &[PathBuf]) {
+        let (runtime, folders) = (Arc::new(runtime), Arc::new(Folders::default()));
+        for (index, path) in paths.iter().enumerate() {
+            let file = ModuleFile::new(path.clone(), Arc::clone(&folders));
+            let following = swap::follow(Arc::clone(&self.shared), index, Arc::clone(&runtime), file);
+            self.tasks.spawn_on(following, &self.shared.handle);
+        }
     }
 
     /// Begins no pass any more and waits for those that run; false where some still ran at the deadline.
@@ -297,9 +320,20 @@ impl Shared {
     /// Ready means that every first list is in. A type that is not served or forbidden, or optional and failing, is shown, and fails
     /// nothing.
     fn add_checks(self: &Arc<Self>, health: &Health) {
-        health.check("modules", || Finding::Ok);
         let shared = Arc::downgrade(self);
-        health.checks(move || shared.upgrade().map(|shared| shared.informers()).unwrap_or_default());
+        health.checks(move || match shared.upgrade() {
+            Some(shared) => [shared.modules(), shared.informers()].concat(),
+            None => Vec::new(),
+        });
+    }
+
+    /// A file that can't take the place of the module that runs is noted; the probe does not fail for it.
+    fn modules(&self) -> Vec<(String, Finding)> {
+        let check = |operator: &Operator| {
+            let note = operator.note.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            (format!("module/{}", operator.serving().descriptor().name), note.map_or(Finding::Ok, Finding::Noted))
+        };
+        self.operators.iter().map(check).collect()
     }
 
     /// How each type stands that a module declares.

@@ -2,15 +2,18 @@
 //!
 //! `spec.behaviour` of a Probe picks one by its name (see [`misbehave`] and [`sandbox`]). Without one, the spec is the
 //! outcome: `children`, `status`, `failure` and the rest are passed on as they are (see [`passthrough`]).
+//! Builds of it that differ are made by rewriting its [`plan`].
 
 mod misbehave;
 mod passthrough;
+mod plan;
 mod sandbox;
 mod spec;
 
-use operator_guest::{ChildType, Context, Descriptor, Failure, OnImmutable, OnPrune, Operator, Outcome, TypeRef};
+use operator_guest::{ChildType, Context, Descriptor, Failure, OnImmutable, OnPrune, Operator, Outcome};
 use serde_json::Value;
 
+use crate::plan::Plan;
 use crate::spec::ProbeSpec;
 
 struct Probe;
@@ -22,7 +25,8 @@ impl Operator for Probe {
     type Status = Value;
 
     fn describe() -> Descriptor {
-        Descriptor::new("probe", "0.1.0", TypeRef::new("fixtures.example.com/v1", "Probe"))
+        Plan::read()
+            .descriptor()
             .child(ChildType::new("v1", "ConfigMap"))
             .child(ChildType::new("v1", "Secret").on_immutable(OnImmutable::Recreate))
             .child(ChildType::new("v1", "Service"))
@@ -32,18 +36,23 @@ impl Operator for Probe {
             .child(ChildType::new("example.com/v1", "Widget").optional())
             .condition_type("Ready")
             .condition_type("Degraded")
-            .crd(include_str!("../../crds/probes.json"))
     }
 
     fn reconcile(ctx: &Context<Self>) -> Result<Outcome, Failure> {
-        let name = ctx.spec().behaviour.as_str();
-        if name.is_empty() {
-            return passthrough::answer(ctx);
-        }
-        match misbehave::find(name).or_else(|| sandbox::find(name)) {
-            Some(behaviour) => behaviour(ctx),
-            None => Err(Failure::terminal("UnknownBehaviour", format!("spec.behaviour: there is no {name:?}"))),
-        }
+        let plan = Plan::read();
+        plan.begin(ctx);
+        plan.mark(answer(ctx)?)
+    }
+}
+
+fn answer(ctx: &Context<Probe>) -> Result<Outcome, Failure> {
+    let name = ctx.spec().behaviour.as_str();
+    if name.is_empty() {
+        return passthrough::answer(ctx);
+    }
+    match misbehave::find(name).or_else(|| sandbox::find(name)) {
+        Some(behaviour) => behaviour(ctx),
+        None => Err(Failure::terminal("UnknownBehaviour", format!("spec.behaviour: there is no {name:?}"))),
     }
 }
 

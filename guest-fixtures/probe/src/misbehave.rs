@@ -13,6 +13,7 @@ use crate::{Behaviour, Probe};
 pub(crate) fn find(name: &str) -> Option<Behaviour> {
     Some(match name {
         "ok" => ok,
+        "spin" => spin,
         // Calls
         "loop" => endless_loop,
         "sleep-loop" => sleep_loop,
@@ -68,6 +69,14 @@ fn ok(ctx: &Context<Probe>) -> Result<Outcome, Failure> {
         "the ConfigMap is as wanted",
     ));
     Ok(Outcome::new([config_map(ctx, ctx.name())]).status(status))
+}
+
+/// Takes its time: `spec.amount` thousand turns of a loop, then as `ok`.
+fn spin(ctx: &Context<Probe>) -> Result<Outcome, Failure> {
+    for turn in 0..ctx.spec().amount.unwrap_or(1000) as u64 * 1000 {
+        black_box(turn);
+    }
+    ok(ctx)
 }
 
 fn endless_loop(_: &Context<Probe>) -> Result<Outcome, Failure> {

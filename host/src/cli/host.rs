@@ -1,12 +1,12 @@
 //! `operator host`: load the modules, connect, run until a signal, drain.
 
-use super::{LimitArgs, crds, units};
+use super::{LimitArgs, units};
 use crate::api::connect;
 use crate::lead::Permits;
 use crate::module::{self, Module, Runtime};
 use crate::observe::health::{self, BindAddress, Health};
 use crate::reconcile::{Controller, Settings};
-use clap::Args;
+use clap::{ArgAction, Args};
 use operator_core::backoff::Bucket;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -32,6 +32,19 @@ pub(super) struct HostArgs {
         help_heading = "Modules"
     )]
     modules: Vec<PathBuf>,
+    /// Follow the files of modules: a new build that appears in one takes its module's place, without a restart
+    #[arg(
+        long,
+        env = "OPERATOR_WATCH",
+        value_name = "BOOL",
+        default_value_t = true,
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        help_heading = "Modules"
+    )]
+    watch: bool,
     #[command(flatten)]
     limits: LimitArgs,
 
@@ -129,24 +142,18 @@ pub(super) fn run(args: HostArgs) -> ExitCode {
 /// Loads and connects, and gives every error that it finds, not only the first.
 fn start(args: &HostArgs, handle: Handle) -> Result<Controller, Vec<String>> {
     let mut errors = Vec::new();
-    let options = args.limits.runtime(u32::from(args.workers));
-    let modules = match Runtime::new(options) {
-        Ok(runtime) => {
-            let (modules, failed) = load(&runtime, &args.modules);
-            errors.extend(failed);
-            errors.extend(module::conflicts(&modules));
-            modules
-        }
-        Err(error) => {
-            errors.push(format!("{error:#}"));
-            Vec::new()
-        }
-    };
-    errors.extend(modules.iter().flat_map(|module| placement(module, &args.namespaces)));
+    let runtime = Runtime::new(args.limits.runtime(u32::from(args.workers)));
+    let runtime = runtime.map_err(|error| errors.push(format!("{error:#}")));
+    let (modules, failed) = runtime.as_ref().map(|runtime| load(runtime, &args.modules)).unwrap_or_default();
+    errors.extend(failed);
+    errors.extend(module::conflicts(&modules));
+    errors.extend(modules.iter().flat_map(|module| module::misplaced(module.descriptor(), &args.namespaces)));
     let api = handle.block_on(connect(args.kubeconfig.as_deref(), args.context.as_deref()));
     let api = api.map_err(|error| errors.push(format!("{error:#}")));
     let listener = listen(args, &handle).map_err(|error| errors.push(error));
-    let (Ok(api), Ok(listener), true) = (api, listener, errors.is_empty()) else { return Err(errors) };
+    let (Ok(runtime), Ok(api), Ok(listener), true) = (runtime, api, listener, errors.is_empty()) else {
+        return Err(errors);
+    };
 
     for module in &modules {
         say_loaded(module);
@@ -164,8 +171,11 @@ fn start(args: &HostArgs, handle: Handle) -> Result<Controller, Vec<String>> {
         max_children: MAX_CHILDREN,
     };
     let health = Health::new();
-    let controller = Controller::start(settings, api, modules, Permits::always(), &health, handle.clone())
+    let mut controller = Controller::start(settings, api, modules, Permits::always(), &health, handle.clone())
         .map_err(|error| vec![format!("can't start a worker thread: {error}")])?;
+    if args.watch {
+        controller.follow_files(runtime, &args.modules);
+    }
     if let Some(listener) = listener {
         handle.spawn(health::serve(listener, health));
     }
@@ -185,18 +195,6 @@ pub(super) fn load(runtime: &Runtime, paths: &[PathBuf]) -> (Vec<Arc<Module>>, V
     (modules, errors)
 }
 
-/// A cluster-scoped primary can't be watched in some namespaces alone. The module's own CRD tells its scope.
-fn placement(module: &Module, namespaces: &[String]) -> Option<String> {
-    let descriptor = module.descriptor();
-    let cluster_scoped = crds::scope(descriptor)? == "Cluster";
-    (cluster_scoped && !namespaces.is_empty()).then(|| {
-        format!(
-            "module {:?}: {} is cluster-scoped, so it can't be limited by --namespace; leave the flag out",
-            descriptor.name, descriptor.primary
-        )
-    })
-}
-
 fn listen(args: &HostArgs, handle: &Handle) -> Result<Option<TcpListener>, String> {
     let address = &args.health_probe_bind_address;
     handle.block_on(address.listen()).map_err(|error| {
@@ -210,7 +208,7 @@ fn say_loaded(module: &Module) {
     info!(
         module = descriptor.name,
         version = descriptor.version,
-        digest = &module.digest()[..12],
+        digest = module.short_digest(),
         primary = %descriptor.primary,
         children = children.join(", "),
         "loaded"

@@ -88,6 +88,7 @@ struct Crd {
 #[derive(Deserialize)]
 struct CrdSpec {
     group: String,
+    scope: String,
     names: CrdNames,
     versions: Vec<CrdVersion>,
 }
@@ -130,6 +131,20 @@ fn crds(descriptor: &Descriptor, problems: &mut Vec<String>) {
             ));
         }
     }
+}
+
+/// Why a module can't work in these namespaces alone: a cluster-scoped primary can't be watched in some. The module's own CRD tells its
+/// scope.
+pub fn misplaced(descriptor: &Descriptor, namespaces: &[String]) -> Option<String> {
+    let primary = &descriptor.primary;
+    let crds = descriptor.crds.iter().filter_map(|text| serde_json::from_str::<Crd>(text).ok());
+    let own = crds.map(|crd| crd.spec).find(|spec| spec.group == primary.group() && spec.names.kind == primary.kind)?;
+    (own.scope == "Cluster" && !namespaces.is_empty()).then(|| {
+        format!(
+            "module {:?}: {primary} is cluster-scoped, so it can't be limited by --namespace; leave the flag out",
+            descriptor.name
+        )
+    })
 }
 
 /// Parts of the contract that this host does not serve yet: refused by name, never ignored.
@@ -286,7 +301,7 @@ mod tests {
         assert_refused(|d| d.crds.push("{".into()), "crds[0] is not the JSON");
         let crd = |kind: &str, version: &str| {
             serde_json::json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": kind, "spec": {
-                "group": "webapp.example.com", "names": {"kind": "WebApp"},
+                "group": "webapp.example.com", "scope": "Namespaced", "names": {"kind": "WebApp"},
                 "versions": [{"name": version, "served": true}]}})
             .to_string()
         };

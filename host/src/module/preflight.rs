@@ -23,10 +23,15 @@ impl LoadError {
     pub(crate) fn new(path: &Path, problem: Problem) -> Self {
         Self { path: path.to_owned(), problem }
     }
+
+    /// Its text in one line, as a log has it.
+    pub(crate) fn line(&self) -> String {
+        self.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" ")
+    }
 }
 
 /// What is wrong with a module. Its text says what was expected and what to do.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
     /// No such file.
     NotFound,
@@ -104,6 +109,8 @@ pub enum Problem {
     Describe(CallError),
     /// What `describe` says can't be used; every reason.
     Descriptor(Vec<String>),
+    /// It can't take the place of the module that runs; every reason.
+    Incompatible(Vec<String>),
 }
 
 impl Problem {
@@ -221,6 +228,9 @@ impl fmt::Display for Problem {
             Self::Descriptor(problems) => {
                 write!(f, "what `describe` returns can't be used:")?;
                 problems.iter().try_for_each(|problem| write!(f, "\n  - {problem}"))
+            }
+            Self::Incompatible(reasons) => {
+                write!(f, "can't take the place of the module that runs: {}", reasons.join("; "))
             }
         }
     }

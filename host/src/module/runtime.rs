@@ -17,7 +17,7 @@ use crate::module::contract::Surface;
 use crate::module::engine::{Demand, Sandbox, address_space_limited};
 use crate::module::limits::Limits;
 use crate::module::preflight::{LoadError, Problem};
-use crate::module::source::Source;
+use crate::module::source::{self, Source};
 use crate::module::{Module, convert, descriptor, map};
 
 /// How modules are run.
@@ -71,7 +71,8 @@ impl Runtime {
     /// The first call decides how large the pool's slots are: give it all modules that the host starts with. A module
     /// that comes later and does not fit runs all the same, in memory that is made for each call.
     pub fn load(&self, paths: &[PathBuf]) -> Vec<Result<Arc<Module>, LoadError>> {
-        let prepared: Vec<_> = paths.iter().map(|path| (path, self.prepare(path))).collect();
+        let prepare = |path: &PathBuf| self.prepare(source::read_file(path)?);
+        let prepared: Vec<_> = paths.iter().map(|path| (path, prepare(path))).collect();
         let demands = prepared.iter().filter_map(|(_, prepared)| prepared.as_ref().ok()?.demand);
         let fitting = demands.filter(|demand| !demand.exceeds(self.options.limits.memory));
         let pool = self.pool(fitting.fold(Demand::default(), Demand::max));
@@ -86,9 +87,20 @@ impl Runtime {
             .collect()
     }
 
+    /// Loads what a file held, under the same checks.
+    ///
+    /// # Errors
+    /// It fails one of them.
+    pub fn load_content(&self, path: &Path, content: Vec<u8>) -> Result<Arc<Module>, LoadError> {
+        let prepared = self.prepare(content);
+        let demand = prepared.as_ref().ok().and_then(|prepared| prepared.demand);
+        let loaded = prepared.and_then(|prepared| self.finish(path, prepared, self.pool(demand.unwrap_or_default())));
+        loaded.map(Arc::new).map_err(|problem| LoadError::new(path, problem))
+    }
+
     /// Everything that can be known of a file before its code is placed.
-    fn prepare(&self, path: &Path) -> Result<Prepared, Problem> {
-        let source = Source::read(path)?;
+    fn prepare(&self, content: Vec<u8>) -> Result<Prepared, Problem> {
+        let source = Source::from_bytes(content)?;
         let surface = Surface::check(&source.component)?;
         let engine = self.on_demand.engine();
         let code = self.cache.get(&source.component, engine, &self.compiler).map_err(Problem::NotCompiled)?;

@@ -51,10 +51,6 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    pub(crate) fn read(path: &Path) -> Result<Self, Problem> {
-        Self::from_bytes(read_file(path)?)
-    }
-
     pub(crate) fn from_bytes(bytes: Vec<u8>) -> Result<Self, Problem> {
         let digest = Sha256::digest(&bytes).into();
         let (kind, component) = match sniff(&bytes)? {
@@ -71,7 +67,8 @@ impl Source {
     }
 }
 
-fn read_file(path: &Path) -> Result<Vec<u8>, Problem> {
+/// All of a file, if it is one and not too large.
+pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, Problem> {
     let metadata = std::fs::metadata(path).map_err(Problem::unreadable)?;
     if metadata.is_dir() {
         return Err(Problem::Directory);

@@ -258,7 +258,12 @@ impl Pass<'_> {
     /// Nothing is left to write and nothing in the way: the module's status goes out with the host's.
     fn settle(&mut self, taken: &Taken, planned: &Planned) -> Next {
         self.memory.children.retain(|identity, _| planned.wanted.contains(identity));
-        let written = match self.status(&taken.primary, planned.status.as_ref(), &[], taken.input()) {
+        let written = match self.status(
+            &taken.primary,
+            planned.status.as_ref(),
+            &[],
+            taken.input(self.serving.module.digest()),
+        ) {
             Ok(written) => written,
             Err(trouble) => return next(trouble.again),
         };

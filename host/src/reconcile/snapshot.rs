@@ -55,9 +55,10 @@ impl Taken {
         }
     }
 
-    /// Digest of what the module saw but its own status and all resourceVersions.
-    pub(super) fn input(&self) -> u64 {
+    /// Digest of the module and of what it saw but its own status and all resourceVersions.
+    pub(super) fn input(&self, module: &str) -> u64 {
         let mut hasher = DefaultHasher::new();
+        module.hash(&mut hasher);
         for path in [&["spec"][..], &["metadata", "labels"], &["metadata", "annotations"]] {
             self.primary.part(path).map(|raw| raw.get()).hash(&mut hasher);
         }

@@ -128,7 +128,7 @@ impl Shared {
 
     /// Brings gate and lane to where the states of the types say; whether the gate moved and let keys through. Called while moving.
     fn move_gate(&self, operator: &Operator, serving: &Serving) -> bool {
-        let next = gate::gate(serving.descriptor(), |type_ref| self.watches.state(type_ref), Instant::now());
+        let next = gate::gate(serving.descriptor(), |type_ref| serving.state(type_ref), Instant::now());
         let moved = *serving.gate() != next;
         if moved {
             say_gate(&serving.descriptor().name, &next);
@@ -341,7 +341,8 @@ impl Shared {
         let serving: Vec<_> = self.operators.iter().map(Operator::serving).collect();
         let types: BTreeSet<&TypeRef> = serving.iter().flat_map(|serving| serving.descriptor().types()).collect();
         let finding = |type_ref: &TypeRef| {
-            let state = self.watches.state(type_ref);
+            let users = serving.iter().filter(|serving| serving.descriptor().uses(type_ref));
+            let state = TypeState::worst(users.map(|serving| serving.state(type_ref)));
             let Some(trouble) = state.trouble() else { return Finding::Ok };
             let is_optional = serving.iter().all(|serving| serving.descriptor().can_do_without(type_ref));
             match state {

@@ -253,6 +253,14 @@ impl Shared {
 #[must_use = "the watches end when it is dropped"]
 pub struct Watching(Vec<(Arc<WatchedType>, WatchId)>);
 
+impl Watching {
+    /// How a type stands, over these watches of it; others may wait for more of its objects.
+    pub fn state(&self, type_ref: &TypeRef) -> TypeState {
+        let own = self.0.iter().filter(|(watched, _)| watched.type_ref == *type_ref);
+        TypeState::worst(own.map(|(watched, id)| watched.state_of(|of, _| of == id)))
+    }
+}
+
 impl Drop for Watching {
     fn drop(&mut self) {
         for (watched, id) in &self.0 {
@@ -299,8 +307,14 @@ impl WatchedType {
         !self.running().is_empty()
     }
 
+    /// Over all watches but those of single names.
     fn state(&self) -> TypeState {
+        self.state_of(|_, scope| scope.name.is_none())
+    }
+
+    fn state_of(&self, which: impl Fn(&WatchId, &Scope) -> bool) -> TypeState {
         let running = self.running();
-        state::combine(running.values().filter(|watch| watch.scope.name.is_none()).map(|watch| &watch.standing))
+        let which = running.iter().filter(|(id, watch)| which(id, &watch.scope));
+        state::combine(which.map(|(_, watch)| &watch.standing))
     }
 }

@@ -398,3 +398,17 @@ async fn a_watch_lasts_as_long_as_somebody_needs_it() {
     bench.synced(&config_maps()).await;
     bench.comes_to_show("a", Some("2")).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_more_objects_of_a_type_holds_up_nobody_else() {
+    let cluster = Cluster::shared().await;
+    let bench = Bench::of(cluster, |_| Vec::new()).await;
+    let one = bench.watches.join(&children(&bench.namespace));
+    bench.synced(&config_maps()).await;
+    let other = bench.watches.join(&primaries(&bench.namespace));
+    assert_eq!(one.state(&config_maps()), TypeState::Synced);
+    bench.synced(&config_maps()).await;
+    assert_eq!(other.state(&config_maps()), TypeState::Synced);
+    drop(other);
+    assert_eq!(one.state(&config_maps()), TypeState::Synced);
+}

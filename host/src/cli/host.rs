@@ -116,7 +116,12 @@ fn installation_id(text: &str) -> Result<String, String> {
 
 /// Runs until a signal. 0: drained after SIGTERM or SIGINT; 1: the start failed, or the drain timed out, or a second signal came.
 pub(super) fn run(args: HostArgs) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        // Looks at files and names are rare: a thread that waits for the next one is memory for nothing.
+        .thread_keep_alive(Duration::from_secs(1))
+        .enable_all()
+        .build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {

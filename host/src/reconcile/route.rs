@@ -62,7 +62,7 @@ impl Shared {
         let serving = self.operators.iter().map(Operator::serving);
         for serving in serving.filter(|serving| serving.descriptor().primary == *type_ref) {
             let module = &serving.descriptor().name;
-            match self.watches.state(type_ref) {
+            match serving.state(type_ref) {
                 TypeState::Absent { .. } => warn!(
                     module,
                     r#type = %type_ref,

@@ -5,8 +5,8 @@
 
 use super::gate::Gate;
 use crate::module::Module;
-use crate::watch::{Need, Watches, Watching};
-use operator_core::contract::Descriptor;
+use crate::watch::{Need, TypeState, Watches, Watching};
+use operator_core::contract::{Descriptor, TypeRef};
 use operator_core::object::Stored;
 use operator_core::plan::decide::Parent;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,14 +18,14 @@ pub(crate) struct Serving {
     /// Field manager of everything that it writes.
     pub(crate) manager: String,
     gate: Mutex<Gate>,
-    _watching: Watching,
+    watching: Watching,
 }
 
 impl Serving {
     /// Watches what the module needs in these namespaces. Its gate is held until somebody looks.
     pub(super) fn new(module: Arc<Module>, watches: &Watches, namespaces: &[String]) -> Self {
         let watching = watches.join(&needs(module.descriptor(), namespaces));
-        Self { manager: module.descriptor().manager(), module, gate: Mutex::new(Gate::Held), _watching: watching }
+        Self { manager: module.descriptor().manager(), module, gate: Mutex::new(Gate::Held), watching }
     }
 
     pub(super) fn descriptor(&self) -> &Descriptor {
@@ -34,6 +34,11 @@ impl Serving {
 
     pub(super) fn gate(&self) -> MutexGuard<'_, Gate> {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How a type stands that the module uses.
+    pub(super) fn state(&self, type_ref: &TypeRef) -> TypeState {
+        self.watching.state(type_ref)
     }
 
     /// The primary as children's owner.

@@ -10,7 +10,7 @@ use super::serving::Serving;
 use super::{GATES, Operator, Shared};
 use crate::module::{Content, LoadError, ModuleFile, Problem, Runtime, misplaced};
 use crate::watch::TypeState;
-use operator_core::contract::Descriptor;
+use operator_core::contract::{Descriptor, TypeRef};
 use operator_core::queue::Priority;
 use operator_core::swap;
 use std::path::Path;
@@ -97,35 +97,20 @@ impl Shared {
         let Some(candidate) = candidate else { return std::future::pending().await };
         let mut states = self.states.subscribe();
         loop {
-            let missing = self.missing(operator.serving().descriptor(), candidate.serving.descriptor());
+            let serving = &candidate.serving;
+            let missing =
+                missing(operator.serving().descriptor(), serving.descriptor(), |type_ref| serving.state(type_ref));
             if missing.is_empty() {
                 return;
             }
-            let Descriptor { name, version, .. } = candidate.serving.descriptor();
-            let (digest, missing) = (candidate.serving.module.short_digest(), missing.join("; "));
+            let Descriptor { name, version, .. } = serving.descriptor();
+            let (digest, missing) = (serving.module.short_digest(), missing.join("; "));
             if operator.note(Some(format!("version {version} ({digest}) waits for {missing}"))) {
                 info!(module = name, version, digest, missing, "loaded; it serves once these types can be watched");
             }
             tokio::select! {
                 _ = states.changed() => {}
                 () = tokio::time::sleep(GATES) => {}
-            }
-        }
-    }
-
-    /// Types that a candidate can't do without, that the running build does not use, and that can't be acted upon yet: why not. What the
-    /// running build misses as well is no reason to stay with it.
-    fn missing(&self, running: &Descriptor, candidate: &Descriptor) -> Vec<String> {
-        let state = |type_ref: &_| match running.uses(type_ref) {
-            true => TypeState::Synced,
-            false => self.watches.state(type_ref),
-        };
-        match gate::gate(candidate, state, Instant::now()) {
-            Gate::Open(_) => Vec::new(),
-            Gate::Unavailable(problems) => problems.into_iter().map(|problem| problem.message).collect(),
-            Gate::Held => {
-                let troubles = candidate.types().map(|type_ref| (type_ref, state(type_ref).trouble()));
-                troubles.filter_map(|(type_ref, trouble)| Some(format!("{type_ref}: {}", trouble?))).collect()
             }
         }
     }
@@ -151,6 +136,106 @@ impl Shared {
             to = format!("{} ({})", to.version, serving.module.short_digest()),
             changes = changes.join("; "),
             "swapped"
+        );
+    }
+}
+
+/// Types that a candidate needs, that the running build can do without, and that can't be acted upon yet: why not. What the running build
+/// needs as well is no reason to stay with it. `state` answers for the types of the candidate.
+fn missing(running: &Descriptor, candidate: &Descriptor, state: impl Fn(&TypeRef) -> TypeState) -> Vec<String> {
+    let state = |type_ref: &_| match running.can_do_without(type_ref) {
+        true => state(type_ref),
+        false => TypeState::Synced,
+    };
+    match gate::gate(candidate, state, Instant::now()) {
+        Gate::Open(_) => Vec::new(),
+        Gate::Unavailable(problems) => problems.into_iter().map(|problem| problem.message).collect(),
+        Gate::Held => {
+            let troubles = candidate.types().map(|type_ref| (type_ref, state(type_ref).trouble()));
+            troubles.filter_map(|(type_ref, trouble)| Some(format!("{type_ref}: {}", trouble?))).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use operator_core::contract::{ChildType, OnImmutable, OnPrune};
+
+    const NOTHING: [&str; 0] = [];
+
+    fn module(version: &str, children: &[(&str, bool)]) -> Descriptor {
+        let child = |(kind, optional): &(&str, bool)| ChildType {
+            type_ref: TypeRef::new("example.com/v1", *kind),
+            on_immutable: OnImmutable::Fail,
+            on_prune: OnPrune::Delete,
+            any_namespace: false,
+            optional: *optional,
+        };
+        Descriptor {
+            name: "shop".into(),
+            version: "0.1.0".into(),
+            primary: TypeRef::new(format!("example.com/{version}"), "Shop"),
+            children: children.iter().map(child).collect(),
+            related: Vec::new(),
+            condition_types: Vec::new(),
+            crds: Vec::new(),
+            capabilities: Vec::new(),
+            hooks: Vec::new(),
+            field_manager: None,
+            replaces_managers: Vec::new(),
+            finalizer: None,
+            extensions: Vec::new(),
+        }
+    }
+
+    /// What a candidate misses while one type is in this state and all others are synced.
+    fn missing_with(running: &Descriptor, candidate: &Descriptor, kind: &str, state: &TypeState) -> Vec<String> {
+        missing(running, candidate, |type_ref| match type_ref.kind == kind {
+            true => state.clone(),
+            false => TypeState::Synced,
+        })
+    }
+
+    fn absent() -> TypeState {
+        TypeState::Absent { message: "nobody serves it".into(), since: Instant::now(), was_synced: false }
+    }
+
+    #[test]
+    fn a_candidate_waits_for_the_types_that_it_needs_first() {
+        let (running, candidate) =
+            (module("v1", &[("Cart", false)]), module("v1", &[("Cart", false), ("Till", false)]));
+        assert_eq!(
+            missing_with(&running, &candidate, "Till", &TypeState::Syncing),
+            ["Till.example.com/v1: the first list is not in yet"]
+        );
+        assert_eq!(missing_with(&running, &candidate, "Till", &absent()), ["Till.example.com/v1: nobody serves it"]);
+        assert_eq!(missing_with(&running, &candidate, "Till", &TypeState::Synced), NOTHING);
+    }
+
+    #[test]
+    fn a_type_that_both_need_is_no_reason_to_wait() {
+        let running = module("v1", &[("Cart", false)]);
+        for state in [absent(), TypeState::Syncing] {
+            assert_eq!(missing_with(&running, &module("v1", &[("Cart", false)]), "Cart", &state), NOTHING);
+            assert_eq!(missing_with(&running, &module("v1", &[]), "Cart", &state), NOTHING);
+        }
+    }
+
+    #[test]
+    fn an_optional_type_is_waited_for_only_where_it_becomes_a_needed_one() {
+        let (optional, needed) = (module("v1", &[("Cart", true)]), module("v1", &[("Cart", false)]));
+        assert_eq!(missing_with(&module("v1", &[]), &optional, "Cart", &absent()), NOTHING);
+        assert_eq!(missing_with(&optional, &optional, "Cart", &absent()), NOTHING);
+        assert_eq!(missing_with(&optional, &needed, "Cart", &absent()), ["Cart.example.com/v1: nobody serves it"]);
+    }
+
+    #[test]
+    fn a_candidate_waits_for_another_version_of_its_primary_type() {
+        let (running, candidate) = (module("v1", &[]), module("v2", &[]));
+        assert_eq!(
+            missing_with(&running, &candidate, "Shop", &absent()),
+            ["Shop.example.com/v2: not served: nobody serves it"]
         );
     }
 }

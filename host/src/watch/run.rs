@@ -1,6 +1,6 @@
 //! One watch: asks its reflector what to do, does it, and puts what comes into the table.
 
-use super::{Shared, WatchedType, request};
+use super::{Shared, TypeState, WatchedType, request};
 use crate::api::ApiError;
 use operator_core::contract::ObjectName;
 use operator_core::object::ResourceVersion;
@@ -256,7 +256,7 @@ impl Task {
 
     /// Makes the reflector's state known.
     fn publish(&self) {
-        let before = self.watched.state();
+        let before = self.state();
         let is_new = match self.watched.running().get_mut(&self.id) {
             Some(running) => running.standing.update(&self.reflector, Instant::now()),
             None => return,
@@ -264,11 +264,16 @@ impl Task {
         if is_new {
             self.log();
         }
-        if before != self.watched.state()
+        if before != self.state()
             && let Some(sink) = self.shared.sink.get()
         {
             sink.state_changed(&self.watched.type_ref);
         }
+    }
+
+    /// Of all watches that are needed where this one is: of primaries, or of children.
+    fn state(&self) -> TypeState {
+        self.watched.state_of(|_, scope| scope.name.is_none() && scope.selected == self.scope.selected)
     }
 
     fn log(&self) {

@@ -38,6 +38,18 @@ pub enum TypeState {
 }
 
 impl TypeState {
+    /// The one that decides where several must be as they should.
+    pub fn worst(states: impl Iterator<Item = Self>) -> Self {
+        let rank = |state: &Self| match state {
+            Self::Absent { .. } => 4,
+            Self::Forbidden { .. } => 3,
+            Self::Failing { .. } => 2,
+            Self::Syncing => 1,
+            Self::Synced => 0,
+        };
+        states.max_by_key(rank).unwrap_or(Self::Syncing)
+    }
+
     /// What keeps its objects from being worked on; None where nothing does.
     pub fn trouble(&self) -> Option<String> {
         match self {
@@ -87,7 +99,7 @@ impl Standing {
         is_new
     }
 
-    /// None while it is being synced.
+    /// As far as this watch is concerned.
     fn type_state(&self) -> TypeState {
         let since = self.away_since;
         let was_synced = self.was_synced;
@@ -109,14 +121,7 @@ impl Standing {
 
 /// The worst of them decides.
 pub(super) fn combine<'a>(standings: impl Iterator<Item = &'a Standing>) -> TypeState {
-    let rank = |state: &TypeState| match state {
-        TypeState::Absent { .. } => 4,
-        TypeState::Forbidden { .. } => 3,
-        TypeState::Failing { .. } => 2,
-        TypeState::Syncing => 1,
-        TypeState::Synced => 0,
-    };
-    standings.map(Standing::type_state).max_by_key(rank).unwrap_or(TypeState::Syncing)
+    TypeState::worst(standings.map(Standing::type_state))
 }
 
 #[cfg(test)]

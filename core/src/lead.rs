@@ -161,6 +161,16 @@ impl Elector {
         self.modules = modules;
     }
 
+    /// Who this process is in the Lease.
+    pub fn identity(&self) -> &str {
+        &self.options.identity
+    }
+
+    /// Whether it was asked to [stop](Self::stop).
+    pub fn is_stopping(&self) -> bool {
+        self.stop_by.is_some()
+    }
+
     /// Until when this process may write; None: not at all.
     pub fn permits_until(&self) -> Option<BootTime> {
         match self.phase {

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use jiff::Timestamp;
 use serde::Deserialize;
 
 use crate::client::Client;
@@ -88,6 +89,15 @@ impl Record {
     #[must_use]
     pub fn is_event(&self) -> bool {
         self.resource == "events" || self.resource == "events.events.k8s.io"
+    }
+
+    /// How long after the answer to another request this one was received; zero where it was before.
+    ///
+    /// # Errors
+    /// When a time in the log can't be read.
+    pub fn received_after(&self, other: &Self) -> crate::Result<Duration> {
+        let (answered, received): (Timestamp, Timestamp) = (other.answered.parse()?, self.received.parse()?);
+        Ok(Duration::try_from(received.duration_since(answered)).unwrap_or_default())
     }
 
     /// Whether it was a watch.
@@ -169,6 +179,12 @@ impl Requests {
     #[must_use]
     pub fn of(&self, resource: &str) -> Self {
         self.matching(|record| record.resource == resource)
+    }
+
+    /// Those of one user.
+    #[must_use]
+    pub fn by_user(&self, user: &str) -> Self {
+        self.matching(|record| record.user == user)
     }
 
     /// Those in one namespace.

@@ -190,7 +190,7 @@ async fn a_server_that_is_not_there_yet_is_waited_for_visibly() -> Result<()> {
 async fn wrong_usage_ends_with_2_and_names_the_flag() -> Result<()> {
     let module = fixture("variant-sound").await?;
     let module = text(&module);
-    let cases: [(&[&str], &str); 12] = [
+    let cases: [(&[&str], &str); 16] = [
         (&[], "Usage: operator"),
         (&["hots"], "'hots'"),
         (&["host"], "--module"),
@@ -203,6 +203,20 @@ async fn wrong_usage_ends_with_2_and_names_the_flag() -> Result<()> {
         (&["host", "--module", module, "--retry-burst=5"], "--retry-qps"),
         (&["host", "--module", module, "--log-format=xml"], "text, json"),
         (&["host", "--module", module, "--health-probe-bind-address=everywhere"], "--health-probe-bind-address"),
+        (&["host", "--module", module, "--leader-elect"], "--leader-election-namespace is needed outside of a cluster"),
+        (&["host", "--module", module, "--leader-elect=maybe"], "true, false"),
+        (&["host", "--module", module, "--leader-election-id=A"], "expected the name of an object"),
+        (
+            &[
+                "host",
+                "--module",
+                module,
+                "--leader-elect",
+                "--leader-election-namespace=a",
+                "--leader-election-renew-deadline=2s",
+            ],
+            "longer than 1.2 times the retry period",
+        ),
     ];
     for (args, what) in cases {
         let output = host::operator(args, None).await?;
@@ -220,7 +234,8 @@ async fn help_and_version_are_no_errors() -> Result<()> {
         assert!(output.stdout.contains("OPERATOR_MODULE"), "every flag names its variable: {}", output.stdout);
     }
     let help = host::operator(&["host", "--help"], None).await?.ok()?;
-    for what in ["[default: 10h]", "[default: 4]", "OPERATOR_RESYNC", "Cluster:", "Module limits:"] {
+    for what in ["[default: 10h]", "[default: 4]", "OPERATOR_RESYNC", "Cluster:", "Leader election:", "Module limits:"]
+    {
         assert!(help.contains(what), "{what}: {help}");
     }
     let version = host::operator(&["--version"], None).await?.ok()?;

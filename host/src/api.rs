@@ -1,12 +1,14 @@
 //! The one place that sends requests to the API server.
 //!
 //! In come paths and bodies, out come bytes, lines of a watch, or an [`ApiError`] that tells an answer from its absence. Every request
-//! carries our user agent and a time limit, every write a [`Permit`], and every answer is reported to the breaker. Objects stay bytes: what
-//! they mean is the caller's to find out.
+//! carries our user agent and a time limit, every write a [`Permit`] but those that are [`exempt`], and every answer to a write is reported
+//! to the breaker. Objects stay bytes: what they mean is the caller's to find out.
 
 mod connect;
+mod connections;
 pub mod discovery;
 pub(crate) mod escape;
+pub mod exempt;
 mod lines;
 pub mod openapi;
 mod probe;
@@ -14,7 +16,7 @@ mod probe;
 pub use connect::connect;
 pub use lines::Lines;
 
-use crate::lead::Permit;
+use crate::lead::{NotLeading, Permit};
 use bytes::{Bytes, BytesMut};
 use http::{Method, Request, Response, header};
 use http_body_util::BodyExt as _;
@@ -22,6 +24,7 @@ use kube::Client;
 use kube::client::Body;
 use operator_core::answer::{self, Answer};
 use operator_core::breaker::{Breaker, Signal, Transition};
+use std::num::NonZeroU64;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -58,6 +61,9 @@ pub enum ApiError {
     /// The answer is larger than anything that the host takes in.
     #[error("the API server's answer is larger than {} MiB", ANSWER_MAX >> 20)]
     TooLarge,
+    /// A write that was not sent: the permit is over, or lasts too short a time for an answer.
+    #[error(transparent)]
+    NotLeading(#[from] NotLeading),
 }
 
 /// A write. What it is about tells the breaker, and the table of answers, what an answer means.
@@ -122,8 +128,16 @@ impl ApiServer {
     /// # Errors
     /// No answer, or one that is no success.
     pub async fn get(&self, path: &str) -> Result<Bytes, ApiError> {
+        self.get_within(path, TIMEOUT + GRACE).await
+    }
+
+    /// The same, with a time limit of its own.
+    ///
+    /// # Errors
+    /// No answer, or one that is no success.
+    pub async fn get_within(&self, path: &str, limit: Duration) -> Result<Bytes, ApiError> {
         let request = request(Method::GET, path, None, String::new())?;
-        within(TIMEOUT + GRACE, async { collect(self.send(request).await?).await }).await
+        within(limit, async { collect(self.send(request).await?).await }).await
     }
 
     /// Opens a watch. The server ends it; a caller that no longer wants it drops it.
@@ -142,26 +156,19 @@ impl ApiServer {
         }
     }
 
-    /// Sends a write. The permit shows that this process may.
+    /// Sends a write. The permit shows that this process may, and until when: the server is given no more time than that.
     ///
     /// # Errors
-    /// No answer, or one that is no success.
-    pub async fn write(&self, _permit: &Permit, write: Write<'_>) -> Result<Bytes, ApiError> {
-        let path = with_query(&write.path, &format!("timeout={}s", TIMEOUT.as_secs()));
+    /// No answer, or one that is no success; or nothing was sent, as the permit is over.
+    pub async fn write(&self, permit: &Permit, write: Write<'_>) -> Result<Bytes, ApiError> {
+        let timeout = TIMEOUT.min(permit.left());
+        // The server counts from when the request arrives: what is left after the last second is for the way there.
+        let Some(seconds) = NonZeroU64::new(timeout.as_secs()) else { return Err(NotLeading.into()) };
+        let path = with_query(&write.path, &format!("timeout={seconds}s"));
         let request = request(write.method.clone(), &path, Some(write.content_type), write.body)?;
-        let result = within(TIMEOUT + GRACE, async { collect(self.send(request).await?).await }).await;
+        let result = within(timeout + GRACE, async { collect(self.send(request).await?).await }).await;
         self.report(signal(&result, &write.about));
         result
-    }
-
-    /// A write that changes nothing: the server only says whether it would accept it. Needs no permit.
-    ///
-    /// # Errors
-    /// No answer, or one that is no success.
-    pub async fn dry_run(&self, path: &str, content_type: &'static str, body: String) -> Result<Bytes, ApiError> {
-        let path = with_query(path, "dryRun=All");
-        let request = request(Method::PATCH, &path, Some(content_type), body)?;
-        within(TIMEOUT + GRACE, async { collect(self.send(request).await?).await }).await
     }
 
     async fn send(&self, request: Request<Body>) -> Result<Response<Body>, ApiError> {
@@ -251,7 +258,7 @@ fn transport(error: &(dyn std::error::Error + 'static)) -> ApiError {
 fn signal<T>(result: &Result<T, ApiError>, about: &answer::Request<'_>) -> Option<Signal> {
     match result {
         Ok(_) => Some(Signal::Success),
-        Err(ApiError::TooLarge) => None,
+        Err(ApiError::TooLarge | ApiError::NotLeading(_)) => None,
         Err(ApiError::Transport { .. }) => Some(Signal::Transport),
         Err(ApiError::Answer(answer)) => Some(answer::signal(answer, about)),
     }

@@ -3,11 +3,13 @@
 mod crd;
 mod host;
 mod inspect;
+mod lead;
 mod units;
 
 use crate::module::{self, Limits, RuntimeOptions};
 use crate::observe::logs;
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -75,6 +77,11 @@ impl LimitArgs {
         let limits = Limits { cpu: self.cpu_timeout, wall: self.timeout, memory: self.max_memory, ..Limits::default() };
         RuntimeOptions { limits, callers, cache: self.module_cache.clone(), compiler: None }
     }
+}
+
+/// Wrong usage that shows only where several flags are looked at together; ends the process as the parser itself does.
+fn misuse(message: &str) -> ! {
+    Cli::command().error(ErrorKind::ArgumentConflict, message).exit()
 }
 
 /// Parses the command line, runs the command and says how the process ends.

@@ -27,6 +27,7 @@ use std::fmt;
 use std::time::Duration;
 
 use operator_core::contract::{Descriptor, Failure, Key, Outcome, Snapshot};
+use operator_core::lead::ModuleVersion;
 
 pub use compile::{CompileArgs, compile_main};
 pub use descriptor::misplaced;
@@ -85,6 +86,12 @@ impl Module {
     /// The beginning of [`Module::digest`], enough to tell builds apart in a log.
     pub fn short_digest(&self) -> &str {
         &self.digest[..12]
+    }
+
+    /// As the Lease names it.
+    pub fn version(&self) -> ModuleVersion {
+        let Descriptor { name, version, .. } = &self.descriptor;
+        ModuleVersion { name: name.clone(), version: version.clone(), digest: format!("sha256:{}", self.digest) }
     }
 
     /// What kind of file it came from.

@@ -26,6 +26,7 @@ use gate::Gate;
 use memory::Memories;
 use operator_core::backoff::Bucket;
 use operator_core::contract::TypeRef;
+use operator_core::lead::ModuleVersion;
 use operator_core::queue::{Lane, Options, Priority};
 use serving::Serving;
 use std::collections::{BTreeSet, HashSet};
@@ -192,10 +193,7 @@ pub struct Controller {
 const GATES: Duration = Duration::from_secs(5);
 
 impl Controller {
-    /// Starts watches and workers. Keys run as soon as what their module needs is synced.
-    ///
-    /// # Errors
-    /// A thread could not be started.
+    /// Starts the watches. Keys gather until [`Controller::work`].
     pub fn start(
         settings: Settings,
         api: Arc<ApiServer>,
@@ -203,7 +201,7 @@ impl Controller {
         permits: Permits,
         health: &Health,
         handle: Handle,
-    ) -> std::io::Result<Self> {
+    ) -> Self {
         let queue = WorkQueue::new(Options {
             workers: settings.workers,
             seed: fastrand::u64(..),
@@ -250,8 +248,22 @@ impl Controller {
         }
         let probing = Arc::clone(&shared.api);
         tasks.spawn_on(async move { probing.keep_probing().await }, &shared.handle);
-        let workers = worker::start(&shared)?;
-        Ok(Self { shared, workers, tasks })
+        Self { shared, workers: Vec::new(), tasks }
+    }
+
+    /// Starts the workers. Keys run as soon as what their module needs is synced, those that gathered first.
+    ///
+    /// # Errors
+    /// A thread could not be started.
+    pub fn work(&mut self) -> std::io::Result<()> {
+        self.workers = worker::start(&self.shared)?;
+        Ok(())
+    }
+
+    /// Tells which modules run, whenever it is asked.
+    pub fn modules(&self) -> impl Fn() -> Vec<ModuleVersion> + Send + 'static {
+        let shared = Arc::clone(&self.shared);
+        move || shared.operators.iter().map(|operator| operator.serving().module.version()).collect()
     }
 
     /// Follows the files that the modules came from, in their order: a build that appears there takes its module's place.

@@ -55,7 +55,7 @@ impl Bench {
     async fn at(cluster: &Cluster, kubeconfig: &Path, needs: impl Fn(&str) -> Vec<Need>) -> Self {
         let _ = tracing_subscriber::fmt().with_test_writer().try_init();
         let namespace = cluster.namespace("watch").await.expect("a namespace");
-        let api = Arc::new(api::connect(Some(kubeconfig), None).await.expect("a client"));
+        let api = Arc::new(api::connect(Some(kubeconfig), None, &Permits::always()).await.expect("a client"));
         let watches = Watches::new(Handle::current(), Arc::clone(&api), "test", ["operator-host/test"]);
         let woken = Arc::new(Woken::default());
         let watching = watches.join(&needs(&namespace));

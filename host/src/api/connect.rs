@@ -1,11 +1,14 @@
 //! From a kubeconfig, or a pod's service account, to a client.
 
 use super::ApiServer;
+use super::connections::Connections;
+use crate::lead::Permits;
 use anyhow::Context as _;
 use http::HeaderValue;
 use http::header::USER_AGENT;
+use kube::Config;
+use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,11 +16,11 @@ use std::time::Duration;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reads the configuration as kubectl does: the named file, else `$KUBECONFIG` or `~/.kube/config`, else the pod's service account. Nothing
-/// is sent yet.
+/// is sent yet. Connections end with the term that permits are given for.
 ///
 /// # Errors
 /// Which file or context is missing or broken.
-pub async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<ApiServer> {
+pub async fn connect(kubeconfig: Option<&Path>, context: Option<&str>, permits: &Permits) -> anyhow::Result<ApiServer> {
     // Err: somebody installed one before, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut config = configuration(kubeconfig, context).await?;
@@ -26,7 +29,8 @@ pub async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.headers.push((USER_AGENT, HeaderValue::from_static(concat!("operator-host/", env!("CARGO_PKG_VERSION")))));
     let url = config.cluster_url.to_string();
-    let client = Client::try_from(config).with_context(|| format!("can't use the configuration for {url}"))?;
+    let client = ClientBuilder::try_from((config, Connections::new(permits)));
+    let client = client.with_context(|| format!("can't use the configuration for {url}"))?.build();
     Ok(ApiServer::new(client, url))
 }
 

@@ -6,6 +6,7 @@
 use super::child::{Applier, Written, about};
 use super::{Again, Trouble};
 use crate::api::discovery::Resource;
+use crate::api::exempt::Exempt;
 use crate::api::{self, ApiError};
 use operator_core::answer::{Answer, Class, Request, Verb, classify, message};
 use operator_core::contract::ObjectName;
@@ -59,7 +60,8 @@ impl Applier<'_> {
             precondition: Precondition::Absent,
         };
         let path = self.apply_path(resource, &probe.name);
-        match self.api.dry_run(&path, api::APPLY, body.render(&probe)).await {
+        let dry_run = Exempt::DryRun { path: &path, content_type: api::APPLY, body: body.render(&probe) };
+        match self.api.write_exempt(dry_run).await {
             Ok(_) => Ok(()),
             Err(ApiError::Answer(answer)) => {
                 let about = about(resource, Verb::ApplyCreate, &probe.name);

@@ -1,10 +1,11 @@
 //! `operator host`: load the modules, connect, run until a signal, drain.
 
-use super::{LimitArgs, units};
+use super::lead::LeaderElectionArgs;
+use super::{LimitArgs, misuse, units};
 use crate::api::connect;
-use crate::lead::Permits;
+use crate::lead::{Config, Leadership, Permits};
 use crate::module::{self, Module, Runtime};
-use crate::observe::health::{self, BindAddress, Health};
+use crate::observe::health::{self, BindAddress, Finding, Health};
 use crate::reconcile::{Controller, Settings};
 use clap::{ArgAction, Args};
 use operator_core::backoff::Bucket;
@@ -88,6 +89,9 @@ pub(super) struct HostArgs {
     )]
     retry_burst: u32,
 
+    #[command(flatten)]
+    leader_election: LeaderElectionArgs,
+
     /// Address of /healthz and /readyz. 0: none
     #[arg(
         long,
@@ -114,8 +118,10 @@ fn installation_id(text: &str) -> Result<String, String> {
     }
 }
 
-/// Runs until a signal. 0: drained after SIGTERM or SIGINT; 1: the start failed, or the drain timed out, or a second signal came.
+/// Runs until a signal. 0: drained after SIGTERM or SIGINT; 1: the start failed, the Lease was lost, the drain timed out, or a second signal
+/// came.
 pub(super) fn run(args: HostArgs) -> ExitCode {
+    let election = args.leader_election.config(&args.installation_id).unwrap_or_else(|error| misuse(&error));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         // Looks at files and names are rare: a thread that waits for the next one is memory for nothing.
@@ -129,8 +135,8 @@ pub(super) fn run(args: HostArgs) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let started = match start(&args, runtime.handle().clone()) {
-        Ok(started) => started,
+    let host = match start(&args, election, runtime.handle().clone()) {
+        Ok(host) => host,
         Err(errors) => {
             for error in &errors {
                 eprintln!("error: {error}");
@@ -138,14 +144,20 @@ pub(super) fn run(args: HostArgs) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let code = runtime.block_on(run_until_signal(started, args.shutdown_timeout));
-    // Whatever still runs after a drain that timed out is not waited for.
+    let code = runtime.block_on(host.run_until_signal(args.shutdown_timeout));
+    // Whatever still runs, after a drain that timed out or without the Lease, is not waited for.
     runtime.shutdown_background();
     code
 }
 
+/// A host that has started: it watches, and works while it leads.
+struct Host {
+    controller: Controller,
+    leadership: Leadership,
+}
+
 /// Loads and connects, and gives every error that it finds, not only the first.
-fn start(args: &HostArgs, handle: Handle) -> Result<Controller, Vec<String>> {
+fn start(args: &HostArgs, election: Option<Config>, handle: Handle) -> Result<Host, Vec<String>> {
     let mut errors = Vec::new();
     let runtime = Runtime::new(args.limits.runtime(u32::from(args.workers)));
     let runtime = runtime.map_err(|error| errors.push(format!("{error:#}")));
@@ -153,7 +165,8 @@ fn start(args: &HostArgs, handle: Handle) -> Result<Controller, Vec<String>> {
     errors.extend(failed);
     errors.extend(module::conflicts(&modules));
     errors.extend(modules.iter().flat_map(|module| module::misplaced(module.descriptor(), &args.namespaces)));
-    let api = handle.block_on(connect(args.kubeconfig.as_deref(), args.context.as_deref()));
+    let permits = if election.is_some() { Permits::while_leading() } else { Permits::always() };
+    let api = handle.block_on(connect(args.kubeconfig.as_deref(), args.context.as_deref(), &permits));
     let api = api.map_err(|error| errors.push(format!("{error:#}")));
     let listener = listen(args, &handle).map_err(|error| errors.push(error));
     let (Ok(runtime), Ok(api), Ok(listener), true) = (runtime, api, listener, errors.is_empty()) else {
@@ -176,15 +189,25 @@ fn start(args: &HostArgs, handle: Handle) -> Result<Controller, Vec<String>> {
         max_children: MAX_CHILDREN,
     };
     let health = Health::new();
-    let mut controller = Controller::start(settings, api, modules, Permits::always(), &health, handle.clone())
-        .map_err(|error| vec![format!("can't start a worker thread: {error}")])?;
+    let mut controller =
+        Controller::start(settings, Arc::clone(&api), modules, permits.clone(), &health, handle.clone());
     if args.watch {
         controller.follow_files(runtime, &args.modules);
     }
+    let leadership = match election {
+        None => Leadership::without_election(),
+        Some(config) => {
+            let leadership = Leadership::compete(config, &api, &permits, controller.modules(), &handle);
+            let standing = leadership.standing();
+            // A standby is as ready as the leader is, as with controller-runtime.
+            health.check("leader-election", move || Finding::Noted(format!("the Lease {}", *standing.borrow())));
+            leadership
+        }
+    };
     if let Some(listener) = listener {
         handle.spawn(health::serve(listener, health));
     }
-    Ok(controller)
+    Ok(Host { controller, leadership })
 }
 
 /// Loads every file; what fails is named with its file.
@@ -220,36 +243,60 @@ fn say_loaded(module: &Module) {
     );
 }
 
-async fn run_until_signal(controller: Controller, drain: Duration) -> ExitCode {
-    let (mut term, mut interrupt) = match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
-        (Ok(term), Ok(interrupt)) => (term, interrupt),
-        (Err(error), _) | (_, Err(error)) => {
-            error!(%error, "can't listen to signals");
-            return ExitCode::FAILURE;
-        }
-    };
-    let mut next = async || {
-        tokio::select! {
-            _ = term.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
-        }
-    };
-    let name = next().await;
-    info!(signal = name, timeout_s = drain.as_secs(), "draining: no new pass begins, those that run may end");
-    tokio::select! {
-        drained = controller.drain(drain) => match drained {
-            true => {
-                info!("drained");
-                ExitCode::SUCCESS
+impl Host {
+    async fn run_until_signal(mut self, drain: Duration) -> ExitCode {
+        let (mut term, mut interrupt) = match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
+            (Ok(term), Ok(interrupt)) => (term, interrupt),
+            (Err(error), _) | (_, Err(error)) => {
+                error!(%error, "can't listen to signals");
+                return ExitCode::FAILURE;
             }
-            false => {
-                error!("the drain timed out: what still runs is cut off");
+        };
+        let mut next = async || {
+            tokio::select! {
+                _ = term.recv() => "SIGTERM",
+                _ = interrupt.recv() => "SIGINT",
+            }
+        };
+        let name = tokio::select! {
+            name = next() => name,
+            code = self.work_while_leading() => return code,
+        };
+        info!(signal = name, timeout_s = drain.as_secs(), "draining: no new pass begins, those that run may end");
+        tokio::select! {
+            code = self.end(drain) => code,
+            name = next() => {
+                warn!(signal = name, "a second signal: ending at once");
                 ExitCode::FAILURE
             }
-        },
-        name = next() => {
-            warn!(signal = name, "a second signal: ending at once");
-            ExitCode::FAILURE
         }
+    }
+
+    /// Gives how the process ends once it leads no more, which is always a failure.
+    async fn work_while_leading(&mut self) -> ExitCode {
+        if self.leadership.acquired().await.is_ok() {
+            if let Err(error) = self.controller.work() {
+                error!(%error, "can't start a worker thread");
+                return ExitCode::FAILURE;
+            }
+            self.leadership.lost().await;
+        }
+        ExitCode::FAILURE
+    }
+
+    /// What has begun ends; then, and only then, another may lead.
+    async fn end(self, limit: Duration) -> ExitCode {
+        let Self { controller, mut leadership } = self;
+        let drained = tokio::select! {
+            drained = controller.drain(limit) => drained,
+            _ = leadership.lost() => return ExitCode::FAILURE,
+        };
+        if !drained {
+            error!("the drain timed out: what still runs is cut off");
+            return ExitCode::FAILURE;
+        }
+        leadership.release().await;
+        info!("drained");
+        ExitCode::SUCCESS
     }
 }

@@ -30,6 +30,15 @@ pub(super) fn namespace(text: &str) -> Result<String, String> {
     Err(format!("expected the name of a namespace: at most 63 of a-z, 0-9 and '-', got {text:?}"))
 }
 
+/// The name of an object (RFC 1123 subdomain).
+pub(super) fn object_name(text: &str) -> Result<String, String> {
+    let is_label = |label: &str| namespace(label).is_ok();
+    if text.len() <= 253 && text.split('.').all(is_label) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("expected the name of an object: a-z, 0-9, '-' and '.', at most 253 of them, got {text:?}"))
+}
+
 /// A number of bytes, as resource quantities write it: `64Mi`, `1Gi`, `500k`, `1048576`.
 pub(super) fn size(text: &str) -> Result<usize, String> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
@@ -73,6 +82,14 @@ mod tests {
         assert_eq!(namespace("team-a"), Ok("team-a".to_owned()));
         for bad in ["", "-a", "A", "a.b", "a/b"] {
             assert!(namespace(bad).is_err(), "{bad:?} names no namespace");
+        }
+    }
+
+    #[test]
+    fn names_are_labels_with_dots_between() {
+        assert_eq!(object_name("operator-host-a.b"), Ok("operator-host-a.b".to_owned()));
+        for bad in ["", ".a", "a..b", "A", "a_b"] {
+            assert!(object_name(bad).is_err(), "{bad:?} names no object");
         }
     }
 

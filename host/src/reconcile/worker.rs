@@ -50,9 +50,10 @@ fn pass(shared: &Shared, popped: &Popped<QueueKey>) -> Next {
     let _entered = span.enter();
     let permit = match shared.permits.permit() {
         Ok(permit) => permit,
+        // The term is over, and soon the process: the next holder's queue has the key.
         Err(error) => {
             debug!(%error, "nothing is done");
-            return Next::Done;
+            return Next::Failed;
         }
     };
     let mut memory = shared.memories.take(key);

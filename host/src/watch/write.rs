@@ -152,6 +152,7 @@ impl<'a> InFlight<'a> {
             ApiError::Answer(answer) => answer.code == 504,
             ApiError::Transport { unsent, .. } => !unsent,
             ApiError::TooLarge => true,
+            ApiError::NotLeading(_) => false,
         };
         let effects = if is_lost {
             self.watched.write().write_lost(self.name)

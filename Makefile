@@ -31,8 +31,9 @@ control-plane: ## A real Kubernetes built from Go modules, once, into the cache
 	hack/control-plane/build.sh >/dev/null
 
 .PHONY: lint
-lint: cargo-deny ## rustfmt, clippy, cargo-deny, docs: warnings are errors
+lint: cargo-deny ## rustfmt, gofmt, clippy, cargo-deny, docs: warnings are errors
 	cargo fmt --all --check
+	@unformatted=$$(gofmt -l bench); test -z "$$unformatted" || { echo "gofmt: $$unformatted"; exit 1; }
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo deny --log-level error check bans licenses sources
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
@@ -66,9 +67,15 @@ cluster: control-plane ## A real control plane for a person; prints its kubeconf
 demo: build control-plane ## The life of a WebApp on a real control plane, narrated
 	cargo run --quiet -p operator-e2e --bin demo
 
-.PHONY: measure
-measure: build control-plane ## What the host costs with 3,000 WebApps on a bare API server
-	cargo run --quiet -p operator-e2e --bin measure
+.PHONY: bench-quick
+bench-quick: build control-plane bench-operator ## What the host costs beside the same operator in Go; BENCH_ARGS=--help lists options
+	OPERATOR_BIN=$(CARGO_TARGET_DIR)/release/operator cargo run --quiet -p operator-e2e --bin bench -- $(BENCH_ARGS)
+
+# The flags of build.sh: what the control plane has compiled already is not compiled again.
+.PHONY: bench-operator
+bench-operator:
+	cd bench && CGO_ENABLED=0 go vet -trimpath ./...
+	bench/build.sh >/dev/null
 
 .PHONY: cargo-deny cargo-component
 cargo-deny: # A tool that is there already is used.

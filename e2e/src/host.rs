@@ -13,6 +13,7 @@ use crate::cluster::Output;
 use crate::folder::Folder;
 use crate::ports::Port;
 use crate::process::{Process, Signal};
+use crate::usage::Usage;
 use crate::wait::eventually;
 
 const READY: Duration = Duration::from_secs(60);
@@ -159,15 +160,7 @@ impl Host {
     /// # Errors
     /// When it has ended.
     pub fn rss(&self) -> crate::Result<u64> {
-        self.memory("status", "VmRSS:")
-    }
-
-    /// Resident memory in bytes, shared pages counted by share.
-    ///
-    /// # Errors
-    /// When it has ended.
-    pub fn pss(&self) -> crate::Result<u64> {
-        self.memory("smaps_rollup", "Pss:")
+        Ok(Usage::of(self.pid())?.resident)
     }
 
     /// CPU time used until now, in user and system mode, of the host alone and not of processes that it started.
@@ -175,13 +168,7 @@ impl Host {
     /// # Errors
     /// When it has ended.
     pub fn cpu(&self) -> crate::Result<Duration> {
-        let stat = self.proc_file("stat")?;
-        // The name in parentheses may hold anything; the fields are counted after it, from state = 3.
-        let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-        let field = |number: usize| fields.split_whitespace().nth(number - 3)?.parse::<u64>().ok();
-        let ticks = field(14).zip(field(15)).map(|(user, system)| user + system);
-        let millis = ticks.context("/proc shows no CPU time")? * 1000;
-        Ok(Duration::from_millis(millis / rustix::param::clock_ticks_per_second().max(1)))
+        Ok(Usage::of(self.pid())?.cpu)
     }
 
     /// Threads.
@@ -216,13 +203,6 @@ impl Host {
         let maps = self.proc_file("maps")?;
         let paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
         Ok(paths.filter(|path| path.contains(".cwasm")).map(str::to_owned).collect())
-    }
-
-    fn memory(&self, file: &str, field: &str) -> crate::Result<u64> {
-        let text = self.proc_file(file)?;
-        let line = text.lines().find_map(|line| line.strip_prefix(field));
-        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-        Ok(kib.with_context(|| format!("/proc shows no {field}"))? * 1024)
     }
 
     fn proc_file(&self, name: &str) -> crate::Result<String> {

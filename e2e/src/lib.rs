@@ -18,6 +18,7 @@ pub mod probes;
 pub mod process;
 pub mod proxy;
 pub mod stage;
+pub mod usage;
 pub mod wait;
 pub mod webhook;
 
@@ -29,6 +30,7 @@ pub use host::Host;
 pub use probes::Probes;
 pub use proxy::{Fault, Match, Proxy};
 pub use stage::Stage;
+pub use usage::Usage;
 pub use wait::eventually;
 pub use webhook::{Verdict, Webhook};
 

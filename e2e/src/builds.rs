@@ -80,15 +80,32 @@ impl Builds {
         self.folder.write(FILE, module).map(drop)
     }
 
-    /// The same, and waits until the host has swapped it in.
+    /// The same, and waits until the host has swapped it in; gives what the log calls it by, the beginning of its digest.
     ///
     /// # Errors
     /// When it can't be written.
-    pub async fn swap(&self, module: &[u8]) -> crate::Result<()> {
+    pub async fn swap(&self, module: &[u8]) -> crate::Result<String> {
         let before = self.swaps();
         self.install(module)?;
         self.swapped(before + 1).await;
-        Ok(())
+        let lines = self.swap_lines();
+        let build = lines.last().and_then(|line| line.split_once(" to=")?.1.split_once('(')?.1.split_once(')'));
+        Ok(build.context("the log does not name the build")?.0.to_owned())
+    }
+
+    /// The lines that end a pass of this Probe, on this build.
+    #[must_use]
+    pub fn passes_on(&self, build: &str, name: &str) -> Vec<String> {
+        let (build, name) = (format!("digest=\"{build}\""), format!("name=\"{name}\""));
+        self.host.passes().into_iter().filter(|line| line.contains(&build) && line.contains(&name)).collect()
+    }
+
+    /// Waits until this build has served each of these Probes.
+    pub async fn served(&self, build: &str, names: &[String]) {
+        for name in names {
+            let what = format!("{name} had a pass on build {build}");
+            eventually(&what, SOON, || async { !self.passes_on(build, name).is_empty() }).await;
+        }
     }
 
     /// How many swaps the host's log tells of.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use operator_e2e::builds::Builds;
 use operator_e2e::client::{CONFIG_MAPS, Resource};
 use operator_e2e::expect::config_map;
-use operator_e2e::objects::{PROBES, is_settled};
+use operator_e2e::objects::{PROBES, condition, is_settled};
 use operator_e2e::{Mark, Requests, Result, eventually, modules};
 use serde_json::{Value, json};
 
@@ -19,17 +19,6 @@ fn names(prefix: &str, many: usize) -> Vec<String> {
 
 fn plan(version: &str, label: &str) -> Value {
     json!({"plan": "probe", "version": version, "label": label})
-}
-
-/// Waits until each of these had another pass than those that were counted.
-async fn passed_again(builds: &Builds, before: &[(String, usize)]) {
-    for (name, passes) in before {
-        builds.passed(name, passes + 1).await;
-    }
-}
-
-fn passes(builds: &Builds, names: &[String]) -> Vec<(String, usize)> {
-    names.iter().map(|name| (name.clone(), builds.passes_of(name))).collect()
 }
 
 async fn writes_about(builds: &Builds, mark: Mark, prefix: &str) -> Result<Requests> {
@@ -51,15 +40,15 @@ async fn an_equal_build_writes_nothing_another_label_each_child_once_and_no_edit
     builds.populate(&edited).await?;
     let edits = builds.edit(&edited);
 
-    let (mark, before) = (builds.mark().await?, passes(&builds, &still));
-    builds.swap(&modules::stamped(&first, "another file, the same build")).await?;
-    passed_again(&builds, &before).await;
+    let mark = builds.mark().await?;
+    let build = builds.swap(&modules::stamped(&first, "another file, the same build")).await?;
+    builds.served(&build, &still).await;
     let writes = writes_about(&builds, mark, "still-").await?;
     assert!(writes.is_empty(), "an equal build writes nothing:\n{writes}");
 
-    let (mark, before) = (builds.mark().await?, passes(&builds, &still));
-    builds.swap(&modules::probe_with(&plan("0.2.0", "two")).await?).await?;
-    passed_again(&builds, &before).await;
+    let mark = builds.mark().await?;
+    let build = builds.swap(&modules::probe_with(&plan("0.2.0", "two")).await?).await?;
+    builds.served(&build, &still).await;
     let writes = writes_about(&builds, mark, "still-").await?;
     let written: BTreeSet<&str> = writes.iter().map(|record| record.name.as_str()).collect();
     assert_eq!(written, still.iter().map(String::as_str).collect(), "each child carries the new label:\n{writes}");
@@ -110,7 +99,7 @@ async fn fifty_swaps_leave_nothing_behind() -> Result<()> {
     let two = modules::probe_with(&plan("0.2.0", "two")).await?;
     let swap = async |number: usize| {
         let build = if number.is_multiple_of(2) { &one } else { &two };
-        builds.swap(&modules::stamped(build, &format!("build {number}"))).await
+        builds.swap(&modules::stamped(build, &format!("build {number}"))).await.map(drop)
     };
     for number in 1..=5 {
         swap(number).await?;
@@ -153,39 +142,33 @@ async fn calls_in_flight_end_on_their_build_and_nothing_waits_for_them() -> Resu
     let two = modules::probe_with(&plan("0.2.0", "two")).await?;
     // Both are compiled now, so that the swap below takes no longer than a look at the file.
     builds.swap(&two).await?;
-    builds.swap(&modules::stamped(&one, "")).await?;
+    let before = builds.swap(&modules::stamped(&one, "")).await?;
     builds.create("gauge", json!({"behaviour": "spin", "amount": 200_000, "data": {"a": "1"}})).await?;
-    builds.settles("gauge").await;
+    builds.served(&before, &["gauge".to_owned()]).await;
     // The gauge called it twice, and waited for its writes.
-    let turns = 200_000 * 8000 / took_ms(&passes_with(&builds, "gauge")[0]).max(1);
+    let turns = 200_000 * 8000 / took_ms(&builds.passes_on(&before, "gauge")[0]).max(1);
 
     builds.create("loop", json!({"behaviour": "loop"})).await?;
     builds.create("slow", json!({"behaviour": "spin", "amount": turns, "data": {"a": "1"}})).await?;
     builds.want("behind", &[config_map("behind", "1")]).await?;
     // It came after them: they are with their workers.
     builds.settles("behind").await;
-    builds.swap(&two).await?;
-    let began_with = passes_with(&builds, "slow").len() + passes_with(&builds, "loop").len();
-    assert_eq!(began_with, 0, "both calls are in flight at the swap");
+    let after = builds.swap(&two).await?;
+    let ended = [builds.passes_of("slow"), builds.passes_of("loop")];
+    assert_eq!(ended, [0, 0], "both calls are in flight at the swap");
     builds.want("new", &[config_map("new", "1")]).await?;
     builds.settles("new").await;
     assert_eq!(label(&builds, "new").await?, "two", "what comes after the swap is the new build's");
-    assert_eq!(passes_with(&builds, "loop").len(), 0, "it did not wait for the call that loops");
+    assert_eq!(builds.passes_of("loop"), 0, "it did not wait for the call that loops");
 
-    builds.passed("slow", 2).await;
-    builds.reconciled("loop", "ModuleTimeout").await;
-    let swapped = builds.swap_lines().last().cloned().unwrap_or_default();
-    let build = |field: &str| {
-        let text = swapped.split_once(&format!("{field}=\"")).map_or("", |(_, text)| text);
-        text.split_once(" (").and_then(|(_, text)| text.split_once(')')).map_or("", |(digest, _)| digest).to_owned()
-    };
-    let (before, after) = (build("from"), build("to"));
-    let slow = passes_with(&builds, "slow");
-    assert!(slow[0].contains(&before) && slow[0].contains("created ConfigMap"), "{swapped}\n{}", slow.join("\n"));
-    assert!(slow[1].contains(&after) && slow[1].contains("changed ConfigMap"), "{swapped}\n{}", slow.join("\n"));
+    builds.served(&after, &["slow".to_owned()]).await;
+    let slow = [builds.passes_on(&before, "slow"), builds.passes_on(&after, "slow")];
+    assert!(slow[0].len() == 1 && slow[0][0].contains("created ConfigMap"), "the call's outcome counts: {slow:?}");
+    assert!(slow[1][0].contains("changed ConfigMap"), "then it is the new build's: {slow:?}");
     assert_eq!(label(&builds, "slow").await?, "two");
-    let looped = passes_with(&builds, "loop");
-    assert!(looped[0].contains(&before), "it ends at its deadline, on the build that it began with: {}", looped[0]);
+    builds.served(&before, &["loop".to_owned()]).await;
+    let reconciled = condition(&builds.get(&PROBES, "loop").await?, "Reconciled").clone();
+    assert_eq!(reconciled["reason"], "ModuleTimeout", "it ends at its deadline, on the build that it began with");
     eventually("the build before is gone", SOON, || async {
         let mapped = builds.host.mapped_modules()?;
         anyhow::ensure!(mapped.len() == 1, "{mapped:?}");
@@ -193,11 +176,6 @@ async fn calls_in_flight_end_on_their_build_and_nothing_waits_for_them() -> Resu
     })
     .await;
     Ok(())
-}
-
-fn passes_with(builds: &Builds, name: &str) -> Vec<String> {
-    let name = format!("name=\"{name}\"");
-    builds.host.passes().into_iter().filter(|line| line.contains(&name)).collect()
 }
 
 fn took_ms(pass: &str) -> u64 {
@@ -325,11 +303,11 @@ async fn the_primary_type_may_move_to_another_version_without_a_write() -> Resul
     crd["spec"]["versions"] = json!([crd["spec"]["versions"][0], second]);
     builds.cluster.apply(&crd.to_string()).await?;
 
-    let (mark, before) = (builds.mark().await?, passes(&builds, &names("moved", 3)));
+    let mark = builds.mark().await?;
     let mut moved = plan("0.2.0", "one");
     moved["primary"] = json!("fixtures.example.com/v2");
-    builds.swap(&modules::probe_with(&moved).await?).await?;
-    passed_again(&builds, &before).await;
+    let build = builds.swap(&modules::probe_with(&moved).await?).await?;
+    builds.served(&build, &names("moved", 3)).await;
     let writes = builds.requests_since(mark).await?.writes();
     assert!(writes.is_empty(), "{writes}");
     let child = builds.get(&CONFIG_MAPS, "moved-0").await?;

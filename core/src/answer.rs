@@ -17,6 +17,7 @@ use crate::contract::TypeRef;
 pub use classify::{classify, signal};
 pub use foreign::foreign_elements;
 pub use message::message;
+pub(crate) use message::without_ports;
 
 /// An answer, as far as anybody decides by it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -239,12 +239,13 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    /// Drops all that is known of a key whose primary is gone: failures, timer, being due. One in flight is only finished.
+    /// Drops all that is known of a key whose primary is gone: failures, timer, being due. One in flight is finished, and comes again
+    /// where it was added meanwhile: an object that was made anew under the name must not be missed.
     pub fn remove(&mut self, key: &K) {
         let Some(entry) = self.entries.get_mut(key) else { return };
         entry.failures = 0;
         match &mut entry.phase {
-            Phase::InFlight { again, timer } => (*again, *timer) = (None, None),
+            Phase::InFlight { timer, .. } => *timer = None,
             Phase::Ready { priority, ticket } => {
                 self.lanes.withdraw(entry.lane, *ticket, *priority);
                 entry.phase = Phase::Idle;

@@ -254,3 +254,26 @@ async fn a_secret_is_written_once_and_its_plain_text_is_not_compared() -> Result
     assert_eq!(requests.of("secrets").writes().len(), 1, "{requests}");
     Ok(())
 }
+
+#[tokio::test]
+async fn a_label_that_was_stripped_while_no_host_ran_is_restored_by_one_write() -> Result<()> {
+    let mut probes = Probes::start("unlabelled", &[]).await?;
+    probes.want("a", &[config_map("a", "1")]).await?;
+    probes.settles("a").await;
+    let (client, namespace) = (probes.cluster.client(), probes.namespace.clone());
+    let mark = probes.mark().await?;
+    let strip = json!({"metadata": {"labels": {LABEL: null}}});
+    probes
+        .restart_after(async {
+            client.patch(&CONFIG_MAPS, &namespace, "a", &strip).await.map(drop).map_err(Into::into)
+        })
+        .await?;
+    let is_whole = |object: &Value| object["metadata"]["labels"][LABEL].is_string();
+    probes.object(&CONFIG_MAPS, "a", "the label is restored", is_whole).await;
+    probes.settles("a").await;
+    probes.look_again("a").await?;
+    let requests = probes.requests_since(mark).await?;
+    let written = requests.writes().matching(|record| record.code == 200);
+    assert_eq!(written.len(), 1, "{requests}");
+    Ok(())
+}

@@ -133,6 +133,40 @@ async fn a_definition_that_keeps_less_is_said_once_and_makes_no_loop() -> Result
     assert!(!host.log_contains("the definition in the cluster"), "its schema is the module's own: {}", host.log());
     drop(host);
 
+    // A status that the schema refuses is not written, and the object says so.
+    let strict = |version: &mut Value| {
+        let ready = version.pointer_mut(&format!("{status}/properties/readyReplicas")).expect("its schema");
+        *ready = json!({"type": "integer", "minimum": 1});
+    };
+    definition(&cluster, strict).await?;
+    let namespace = cluster.namespace("strict").await?;
+    let arguments = [format!("--namespace={namespace}"), format!("--installation-id={namespace}")];
+    let arguments = [&*arguments[0], &*arguments[1]];
+    let host = Host::spawn(&cluster.kubeconfig("admin")?, &[modules::webapp().await?], &arguments)?;
+    client.create(&WEB_APPS, &web_app(&namespace, "shop")).await?;
+    eventually("the object says what is wrong with its status", SOON, || async {
+        let object = client.get(&WEB_APPS, &namespace, "shop").await?;
+        let condition = condition(&object, "Reconciled");
+        let message = condition["message"].as_str().unwrap_or_default();
+        anyhow::ensure!(condition["reason"] == "InvalidOutcome" && message.contains("readyReplicas"), "{object}");
+        Ok(())
+    })
+    .await;
+    drop(host);
+
+    // One that lists the types of conditions, and not the host's.
+    let listed = |version: &mut Value| {
+        let type_ = version.pointer_mut(&format!("{status}/properties/conditions/items/properties/type"));
+        *type_.expect("its schema") = json!({"type": "string", "enum": ["Ready"]});
+    };
+    definition(&cluster, listed).await?;
+    let (host, namespace) = works_without_a_loop(&cluster, "listed").await?;
+    let object = client.get(&WEB_APPS, &namespace, "shop").await?;
+    assert_eq!(condition(&object, "Ready")["status"], "False", "{object}");
+    assert_eq!(object["status"]["conditions"].as_array().map(Vec::len), Some(1), "{object}");
+    says_once(&host, "did not keep", "Reconciled");
+    drop(host);
+
     let paused = json!({"type": "boolean"});
     definition(&cluster, |version| {
         version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["paused"] = paused

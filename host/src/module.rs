@@ -16,7 +16,7 @@ mod error;
 mod file;
 mod imports;
 mod limits;
-mod log;
+pub(crate) mod log;
 mod map;
 mod preflight;
 mod runtime;

@@ -75,7 +75,7 @@ fn without_used(text: &str) -> String {
 }
 
 /// `read tcp 10.0.0.1:43210->10.0.0.2:443: connection reset`: our side's port is another each time.
-fn without_ports(text: &str) -> String {
+pub(crate) fn without_ports(text: &str) -> String {
     let words = text.split(' ').map(|word| word.split_once("->").map_or(word, |(_, remote)| remote));
     words.collect::<Vec<_>>().join(" ")
 }

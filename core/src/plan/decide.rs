@@ -40,6 +40,14 @@ impl ChildMemory {
         self.whole = stored.owned.applied(manager).map(|set| (Arc::clone(hash), set.clone()));
     }
 
+    /// Notes that our apply set an object right, which somebody may have changed. One that was refused spends nothing.
+    pub fn changed(&mut self, hash: &Arc<str>, stored: &Stored, manager: &str, now: Instant) {
+        if self.reverts(hash) {
+            self.revert.spend(now);
+        }
+        self.applied(hash, stored, manager);
+    }
+
     /// Notes an answer that no repetition will change.
     pub fn rejected(&mut self, hash: &Arc<str>, live: Option<&Stored>, problem: Problem) {
         let live = live.map(|stored| stored.meta.resource_version.clone());
@@ -142,11 +150,10 @@ pub fn decide(
         Ok(Some(refusal)) => return Decision::Refuse(of_child(Reason::InvalidOutcome, refusal.to_string())),
         Err(NeedsSchema) => return Decision::NeedsSchema,
     }
-    if memory.reverts(&desired.hash) {
-        if let Err(until) = memory.revert.check(now) {
-            return Decision::Later(of_child(Reason::RevertLimit, fought_over(stored)), until);
-        }
-        memory.revert.spend(now);
+    if memory.reverts(&desired.hash)
+        && let Err(until) = memory.revert.check(now)
+    {
+        return Decision::Later(of_child(Reason::RevertLimit, fought_over(stored)), until);
     }
     Decision::Change(Arc::clone(stored))
 }
@@ -355,7 +362,11 @@ mod tests {
         let mut reverts = 0;
         let later = loop {
             match ask(&first, &drifted, &mut memory, start) {
-                Decision::Change(_) => reverts += 1,
+                Decision::Change(_) => {
+                    reverts += 1;
+                    let Lookup::Present(ours) = live(&first, "3", OWNED, "") else { unreachable!("it is there") };
+                    memory.changed(&first.desired.hash, &ours, MANAGER, start);
+                }
                 Decision::Later(problem, until) => {
                     assert_eq!(problem.reason, Reason::RevertLimit);
                     break until;
@@ -367,6 +378,15 @@ mod tests {
         assert!(later > start && later <= start + Duration::from_secs(2));
         assert!(matches!(ask(&first, &drifted, &mut memory, later), Decision::Change(_)));
         assert!(matches!(ask(&wanted("w"), &drifted, &mut memory, start), Decision::Change(_)));
+    }
+
+    #[test]
+    fn what_the_server_refuses_spends_nothing_of_the_budget() {
+        let (first, mut memory, now) = (wanted("v"), ChildMemory::default(), Instant::now());
+        assert!(matches!(ask(&first, &live(&first, "1", OWNED, ""), &mut memory, now), Decision::Keep));
+        for _ in 0..20 {
+            assert!(matches!(ask(&first, &live(&first, "2", "", ""), &mut memory, now), Decision::Change(_)));
+        }
     }
 
     #[test]

@@ -104,7 +104,6 @@ fn a_removed_key_leaves_nothing_behind() {
     let running = keys(&mut queue, now, 4);
     for key in &running {
         queue.failed(now, key);
-        queue.add(now, lane, *key, Priority::Change);
     }
     (0..10_000).for_each(|key| queue.remove(&key));
     assert_eq!(queue.len(), running.len(), "only keys in flight are still known");
@@ -114,6 +113,17 @@ fn a_removed_key_leaves_nothing_behind() {
     assert!(queue.is_empty());
     assert_eq!(queue.depth(), Depth::default());
     assert_eq!(queue.next_due(now), None);
+}
+
+#[test]
+fn an_object_made_anew_while_a_pass_finds_it_gone_is_not_missed() {
+    let (mut queue, lane, now) = queue(4);
+    queue.add(now, lane, "a", Priority::Change);
+    queue.pop(now).expect("a is ready");
+    queue.add(now, lane, "a", Priority::Change);
+    queue.remove(&"a");
+    queue.done(now, &"a", Duration::ZERO);
+    assert_eq!(keys(&mut queue, now, 10), ["a"]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, without_ports};
 
 /// Why a list or watch failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Fault {
         };
         let message = match answer.message.as_str() {
             "" => format!("HTTP status {}", answer.code),
-            message => message.to_owned(),
+            message => without_ports(message),
         };
         Self { kind, message, retry_after: answer.retry_after }
     }

@@ -26,17 +26,21 @@ pub(super) fn parse(document: &[u8], type_ref: &TypeRef) -> Result<Option<Schema
     Ok(Some(builder.finish(root)))
 }
 
+/// Schemas within schemas, and references to others, that are followed: a text of any size must not end the stack.
+const DEPTH_MAX: usize = 100;
+
 /// Builds the nodes that a root reaches.
 pub(super) struct Builder<'d> {
     schemas: &'d BTreeMap<Cow<'d, str>, &'d RawValue>,
     nodes: Vec<Node>,
     known: HashMap<&'d str, usize>,
+    depth: usize,
 }
 
 impl<'d> Builder<'d> {
     /// A builder that looks up references among these schemas.
     pub(super) fn new(schemas: &'d BTreeMap<Cow<'d, str>, &'d RawValue>) -> Self {
-        Self { schemas, nodes: Vec::new(), known: HashMap::new() }
+        Self { schemas, nodes: Vec::new(), known: HashMap::new(), depth: 0 }
     }
 
     pub(super) fn finish(self, root: usize) -> Schema {
@@ -72,6 +76,16 @@ impl<'d> Builder<'d> {
     }
 
     fn node(&mut self, raw: &'d RawValue) -> Result<Node, serde_json::Error> {
+        if self.depth == DEPTH_MAX {
+            return Err(serde::de::Error::custom(format!("schemas are nested more than {DEPTH_MAX} deep")));
+        }
+        self.depth += 1;
+        let node = self.node_below(raw);
+        self.depth -= 1;
+        node
+    }
+
+    fn node_below(&mut self, raw: &'d RawValue) -> Result<Node, serde_json::Error> {
         let wire: Wire<'d> = serde_json::from_str(raw.get())?;
         let mut node = Node {
             open: wire.preserve_unknown_fields,

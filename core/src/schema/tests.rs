@@ -258,3 +258,16 @@ fn what_preserves_unknown_fields_lacks_nothing() {
         Schema::of_definition(r#"{"spec":{"group":"example.com","names":{"kind":"Site"},"versions":[]}}"#, &another);
     assert_eq!(none.expect("a definition"), None);
 }
+
+#[test]
+fn a_schema_that_never_ends_is_refused_and_not_followed() {
+    let deep = |levels: usize| {
+        let (open, close) = (r#"{"type":"object","properties":{"a":"#.repeat(levels), "}}".repeat(levels));
+        let schema = format!("{open}{{}}{close}");
+        let version = format!(r#"{{"name":"v1","schema":{{"openAPIV3Schema":{schema}}}}}"#);
+        let text = format!(r#"{{"spec":{{"group":"example.com","names":{{"kind":"Page"}},"versions":[{version}]}}}}"#);
+        Schema::of_definition(&text, &TypeRef::new("example.com/v1", "Page"))
+    };
+    assert!(deep(50).expect("sound").is_some());
+    assert!(deep(100_000).expect_err("too deep").to_string().contains("nested more than 100 deep"));
+}

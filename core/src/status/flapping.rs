@@ -60,7 +60,7 @@ impl Flapping {
     /// Judges a planned patch, which is taken as written when the verdict says so. `input` is a digest of all that the
     /// module saw but its own status and resourceVersions; `status` what it said, None when it said nothing.
     pub fn judge(&mut self, now: Instant, input: u64, status: Option<&ModuleStatus>, patch: &StatusPatch) -> Verdict {
-        if self.futile.as_ref() == Some(patch.change()) {
+        if self.futile.as_ref() == Some(&without_times(patch.change())) {
             return Verdict::Futile { fields: patch.changed.clone() };
         }
         let Some(status) = status.map(digest) else { return Verdict::Write };
@@ -82,10 +82,21 @@ impl Flapping {
     /// Takes what is still to be changed after a write, planned from its own answer: by rights nothing. Says which fields
     /// the server did not take.
     pub fn written(&mut self, left: Option<StatusPatch>) -> Vec<String> {
-        let (futile, fields) = left.map(|left| (left.change().clone(), left.changed)).unzip();
+        let (futile, fields) = left.map(|left| (without_times(left.change()), left.changed)).unzip();
         self.futile = futile;
         fields.unwrap_or_default()
     }
+}
+
+/// A change as it is planned again later: a condition that would flip has another time then.
+fn without_times(change: &Value) -> Value {
+    let mut change = change.clone();
+    for condition in change["conditions"].as_array_mut().into_iter().flatten() {
+        if let Some(condition) = condition.as_object_mut() {
+            condition.remove("lastTransitionTime");
+        }
+    }
+    change
 }
 
 fn delay(flaps: u32) -> Duration {

@@ -299,6 +299,17 @@ fn what_the_server_puts_back_is_tried_once() {
     assert_eq!(writes, 1);
 }
 
+/// As where a schema lists the condition types that it takes.
+#[test]
+fn a_condition_that_is_never_taken_is_not_tried_again_at_another_time() {
+    let server = Server::new(Crd::WebApp);
+    let mut flapping = Flapping::default();
+    let plan = |now| server.plan(None, Some(&settled()), now).patch;
+    assert_eq!(flapping.written(plan(NOW)), ["status.conditions[type=\"Reconciled\"]"]);
+    let later = plan("2026-01-01T10:00:00Z").expect("it is still wanted");
+    assert!(matches!(flapping.judge(Instant::now(), 0, None, &later), Verdict::Futile { .. }));
+}
+
 fn json_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         any::<bool>().prop_map(Value::from),

@@ -71,7 +71,7 @@ impl Applier<'_> {
             Step::Create(wanted) => self.create(resource, wanted).await,
             Step::Change(wanted, live) => self.change(resource, wanted, live).await,
             Step::Disown(live) => self.disown(resource, live).await.map(Written::Changed),
-            Step::Delete(live) => self.delete(resource, live).await.map(|()| Written::Deleted),
+            Step::Delete(live) => self.delete(resource, live, Written::Deleted).await,
             Step::Orphan(live) => self.orphan(resource, live).await.map(|()| Written::Orphaned),
         }
     }
@@ -85,7 +85,7 @@ impl Applier<'_> {
         };
         match classify(&answer, &about) {
             // Something is there: ours, which the table did not know, or somebody else's.
-            Class::Refuse | Class::Conflict => self.look(resource, wanted).await,
+            Class::Refuse | Class::Conflict => self.look_and_take(resource, wanted).await,
             _ if wants_no_version(&answer) => self.create_without_version(resource, wanted).await,
             class => Err(self.refused(wanted, None, &answer, class, &about)),
         }
@@ -94,7 +94,7 @@ impl Applier<'_> {
     /// For servers that can't take a resourceVersion on an absent object: look first, apply, and look at the answer.
     async fn create_without_version(&self, resource: &Resource, wanted: &Wanted) -> Result<Written, Trouble> {
         if !matches!(self.watches.read(resource, &wanted.desired.name).await, Ok(Lookup::Absent)) {
-            return self.look(resource, wanted).await;
+            return self.look_and_take(resource, wanted).await;
         }
         let about = about(resource, Verb::Apply, &wanted.desired.name);
         match self.apply(resource, wanted, Precondition::Any, self.owner, &about).await? {
@@ -109,9 +109,29 @@ impl Applier<'_> {
         }
     }
 
-    /// Reads what stands where a child was to be made.
-    async fn look(&self, resource: &Resource, wanted: &Wanted) -> Result<Written, Trouble> {
+    /// Reads what stands where a child was to be made, and sets it right where it is ours but carries no label of ours, so that no watch
+    /// selects it: the label was removed, or the installation had another id, while no host ran.
+    async fn look_and_take(&self, resource: &Resource, wanted: &Wanted) -> Result<Written, Trouble> {
         match self.watches.read(resource, &wanted.desired.name).await {
+            Ok(Lookup::Present(stored))
+                if not_ours(&stored, self.parent).is_none()
+                    && !stored.meta.terminating
+                    && stored.meta.installation.as_deref() != Some(self.installation) =>
+            {
+                self.change(resource, wanted, &stored).await
+            }
+            found => self.judge(resource, wanted, found),
+        }
+    }
+
+    /// Reads what stands where an object of ours was.
+    async fn look(&self, resource: &Resource, wanted: &Wanted) -> Result<Written, Trouble> {
+        let found = self.watches.read(resource, &wanted.desired.name).await;
+        self.judge(resource, wanted, found)
+    }
+
+    fn judge(&self, resource: &Resource, wanted: &Wanted, found: Result<Lookup, ApiError>) -> Result<Written, Trouble> {
+        match found {
             Ok(Lookup::Present(stored)) => match not_ours(&stored, self.parent) {
                 None => Ok(Written::Learned),
                 Some(why) => {
@@ -184,8 +204,13 @@ impl Applier<'_> {
 
 /// The rest of the steps.
 impl Applier<'_> {
-    /// Deletes exactly the state that was looked at.
-    pub(super) async fn delete(&self, resource: &Resource, live: &Arc<Stored>) -> Result<(), Trouble> {
+    /// Deletes exactly the state that was looked at. Where another stands there by now, nothing is done but to learn of it.
+    pub(super) async fn delete(
+        &self,
+        resource: &Resource,
+        live: &Arc<Stored>,
+        deleted: Written,
+    ) -> Result<Written, Trouble> {
         let about = about(resource, Verb::Delete, &live.meta.name);
         let preconditions =
             json!({ "uid": &*live.meta.uid, "resourceVersion": live.meta.resource_version.to_string() });
@@ -201,7 +226,11 @@ impl Applier<'_> {
             about,
         };
         match self.watches.delete(self.permit, resource, live, write, self.author).await {
-            Ok(()) => Ok(()),
+            Ok(()) => Ok(deleted),
+            Err(ApiError::Answer(answer)) if matches!(classify(&answer, &about), Class::Conflict | Class::Refuse) => {
+                let read = self.watches.read(resource, &live.meta.name).await;
+                read.map(|_| Written::Learned).map_err(|error| self.failed(resource, live, &error, &about))
+            }
             Err(error) => Err(self.failed(resource, live, &error, &about)),
         }
     }

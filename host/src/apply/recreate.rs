@@ -36,8 +36,7 @@ impl Applier<'_> {
             let problem = Problem::of_child(Reason::ChildImmutable, &desired.type_ref, &desired.name, text);
             Trouble { problem, again: Again::Backoff, stands: false }
         })?;
-        self.delete(resource, live).await?;
-        Ok(Written::Recreating)
+        self.delete(resource, live, Written::Recreating).await
     }
 
     /// A dry-run create under another name: whether the server would take the new object. What it can't tell, as the live object holds what

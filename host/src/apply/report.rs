@@ -5,9 +5,32 @@
 use operator_core::object::Stored;
 use operator_core::plan::canonical::Desired;
 use serde_json::{Map, Value};
+use std::fmt;
 
 /// More differences than this are not listed.
 const MAX: usize = 5;
+/// Characters of a value that are shown.
+const VALUE_MAX: usize = 100;
+
+/// A value that is another than was applied.
+struct Difference {
+    path: String,
+    applied: String,
+    stored: String,
+}
+
+impl Difference {
+    fn new(path: &str, applied: &Value, stored: &Value) -> Self {
+        Self { path: path.to_owned(), applied: applied.to_string(), stored: stored.to_string() }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cut = |text: &str| text.chars().take(VALUE_MAX).collect::<String>();
+        write!(f, "{}: {} became {}", self.path, cut(&self.applied), cut(&self.stored))
+    }
+}
 
 /// Logs scalars of the desired object that the answer shows with another value.
 pub(super) fn differences(desired: &Desired, stored: &Stored) {
@@ -17,6 +40,11 @@ pub(super) fn differences(desired: &Desired, stored: &Stored) {
     if found.is_empty() {
         return;
     }
+    let found: Vec<String> = match &*desired.type_ref.kind {
+        // Its values belong into no log.
+        "Secret" => found.into_iter().map(|difference| difference.path).collect(),
+        _ => found.iter().map(ToString::to_string).collect(),
+    };
     tracing::warn!(
         kind = desired.type_ref.kind,
         object = %desired.name,
@@ -25,7 +53,12 @@ pub(super) fn differences(desired: &Desired, stored: &Stored) {
     );
 }
 
-fn compare_fields(desired: &Map<String, Value>, live: &Map<String, Value>, path: &mut String, found: &mut Vec<String>) {
+fn compare_fields(
+    desired: &Map<String, Value>,
+    live: &Map<String, Value>,
+    path: &mut String,
+    found: &mut Vec<Difference>,
+) {
     let length = path.len();
     for (key, value) in desired {
         let Some(live) = live.get(key) else { continue };
@@ -36,7 +69,7 @@ fn compare_fields(desired: &Map<String, Value>, live: &Map<String, Value>, path:
     }
 }
 
-fn compare(desired: &Value, live: &Value, path: &mut String, found: &mut Vec<String>) {
+fn compare(desired: &Value, live: &Value, path: &mut String, found: &mut Vec<Difference>) {
     if found.len() >= MAX {
         return;
     }
@@ -53,11 +86,11 @@ fn compare(desired: &Value, live: &Value, path: &mut String, found: &mut Vec<Str
         }
         (Value::Number(desired), Value::Number(live)) if desired.as_f64() == live.as_f64() => {}
         (Value::Number(_) | Value::Bool(_), live) if desired != live => {
-            found.push(format!("{path}: {desired} became {live}"))
+            found.push(Difference::new(path, desired, live));
         }
         // A quantity may be stored in other words: those are the same value.
         (Value::String(_), Value::String(_)) if desired != live && !is_quantity(path) => {
-            found.push(format!("{path}: {desired} became {live}"));
+            found.push(Difference::new(path, desired, live));
         }
         _ => {}
     }
@@ -85,7 +118,7 @@ mod tests {
     fn found(desired: &Value, live: &Value) -> Vec<String> {
         let mut found = Vec::new();
         compare(desired, live, &mut String::new(), &mut found);
-        found
+        found.iter().map(ToString::to_string).collect()
     }
 
     #[test]

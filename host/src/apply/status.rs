@@ -56,7 +56,7 @@ pub(crate) struct StatusWritten {
 /// # Errors
 /// What is in the way, and when to try again.
 pub(crate) async fn write_status(write: &StatusWrite<'_>, flapping: &mut Flapping) -> Result<StatusWritten, Trouble> {
-    let mut plan = write.plan(write.primary, true);
+    let mut plan = write.plan(write.primary, Parts::ALL);
     let mut done = StatusWritten {
         primary: Arc::clone(write.primary),
         changed: Vec::new(),
@@ -68,6 +68,11 @@ pub(crate) async fn write_status(write: &StatusWrite<'_>, flapping: &mut Flappin
         Verdict::Write => {}
         Verdict::Slowed { until, fields } => {
             done.slowed = Some((until.saturating_duration_since(Instant::now()), fields));
+            // The host's own condition waits for nobody.
+            if let Some(patch) = write.plan(write.primary, Parts { module: false, reconciled: true }).patch {
+                done.primary = write.send(&patch.body).await.map_err(Refused::into_trouble)?;
+                done.changed = patch.changed;
+            }
             return Ok(done);
         }
         Verdict::Futile { .. } => return Ok(done),
@@ -75,16 +80,16 @@ pub(crate) async fn write_status(write: &StatusWrite<'_>, flapping: &mut Flappin
     let (stored, changed) = match write.send(&patch.body).await {
         Ok(stored) => (stored, patch.changed),
         // The schema may forbid a condition of ours: the module's part is worth writing without it.
-        Err(Refused::Invalid(trouble)) => match write.plan(write.primary, false).patch {
-            None => return Err(trouble),
-            Some(without) => match write.send(&without.body).await {
-                Ok(stored) => (stored, without.changed),
-                Err(Refused::Invalid(trouble) | Refused::Other(trouble)) => return Err(trouble),
-            },
+        Err(Refused::Invalid(_)) => match write.plan(write.primary, Parts { module: true, reconciled: false }).patch {
+            None => (Arc::clone(write.primary), Vec::new()),
+            Some(without) => {
+                let stored = write.send(&without.body).await.map_err(Refused::into_trouble)?;
+                (stored, without.changed)
+            }
         },
-        Err(Refused::Other(trouble)) => return Err(trouble),
+        Err(refused) => return Err(refused.into_trouble()),
     };
-    let not_taken = flapping.written(write.plan(&stored, true).patch);
+    let not_taken = flapping.written(write.plan(&stored, Parts::ALL).patch);
     if !not_taken.is_empty() {
         tracing::warn!(
             fields = not_taken.join(", "),
@@ -102,8 +107,27 @@ enum Refused {
     Other(Trouble),
 }
 
+impl Refused {
+    fn into_trouble(self) -> Trouble {
+        match self {
+            Self::Invalid(trouble) | Self::Other(trouble) => trouble,
+        }
+    }
+}
+
+/// Whose part of a status is planned.
+#[derive(Clone, Copy)]
+struct Parts {
+    module: bool,
+    reconciled: bool,
+}
+
+impl Parts {
+    const ALL: Self = Self { module: true, reconciled: true };
+}
+
 impl StatusWrite<'_> {
-    fn plan(&self, primary: &Stored, with_reconciled: bool) -> StatusPlan {
+    fn plan(&self, primary: &Stored, parts: Parts) -> StatusPlan {
         let owned: Vec<Fields<'_>> = primary.owned.status(self.manager).filter_map(|set| set.fields().ok()).collect();
         let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         status::plan(&Input {
@@ -112,8 +136,8 @@ impl StatusWrite<'_> {
             generation: primary.meta.generation.filter(|_| self.resource.status),
             owned: &owned,
             declared: self.declared,
-            module: self.module,
-            reconciled: with_reconciled.then_some(self.reconciled),
+            module: self.module.filter(|_| parts.module),
+            reconciled: parts.reconciled.then_some(self.reconciled),
             now: &now,
             schema: self.schema,
         })
@@ -144,7 +168,11 @@ impl StatusWrite<'_> {
             Class::Conflict | Class::Refuse => Refused::Other(self.trouble(&text, Again::After(CONFLICT))),
             // Deleted meanwhile: its event ends the key.
             Class::NotFound => Refused::Other(self.trouble(&text, Again::OnChange)),
-            Class::Invalid => Refused::Invalid(self.trouble(&text, Again::Backoff)),
+            Class::Invalid => Refused::Invalid(Trouble {
+                problem: Problem::new(Reason::InvalidOutcome, format!("status: {text}")),
+                again: Again::Backoff,
+                stands: false,
+            }),
             Class::TooMany => {
                 Refused::Other(self.trouble(&text, answer.retry_after.map_or(Again::Backoff, Again::After)))
             }

@@ -11,6 +11,9 @@ use crate::module::bindings::exports::operator::reconciler::describe as wit_desc
 use crate::module::bindings::operator::reconciler::types as wit;
 use crate::module::error::CallError;
 
+/// What a module may ask to wait at least.
+const SHORTEST: Duration = Duration::from_millis(100);
+
 /// Bytes of JSON in a snapshot.
 pub(crate) fn snapshot_bytes(snapshot: &core::Snapshot) -> usize {
     snapshot.primary.len() + snapshot.children.iter().map(|child| child.json.len()).sum::<usize>()
@@ -49,9 +52,14 @@ fn of_outcome(outcome: wit::Outcome) -> Result<core::Outcome, CallError> {
         children: outcome.children.map(|children| children.into_iter().map(of_child).collect()),
         status: outcome.status.map(of_status),
         events: outcome.events.into_iter().map(of_event).collect(),
-        requeue_after: outcome.requeue_after.map(Duration::from_millis),
+        requeue_after: outcome.requeue_after.and_then(some_time),
         extensions: known("outcome", outcome.extensions)?,
     })
+}
+
+/// A time to wait. None at all would be a loop without a pause: zero counts as not given, as in controller-runtime's `Result`.
+fn some_time(milliseconds: u64) -> Option<Duration> {
+    (milliseconds > 0).then(|| Duration::from_millis(milliseconds).max(SHORTEST))
 }
 
 fn of_failure(failure: wit::Failure) -> Result<core::Failure, CallError> {
@@ -59,7 +67,7 @@ fn of_failure(failure: wit::Failure) -> Result<core::Failure, CallError> {
         terminal: failure.terminal,
         reason: failure.reason,
         message: failure.message,
-        retry_after: failure.retry_after.map(Duration::from_millis),
+        retry_after: failure.retry_after.and_then(some_time),
         status: failure.status.map(of_status),
         events: failure.events.into_iter().map(of_event).collect(),
         extensions: known("failure", failure.extensions)?,

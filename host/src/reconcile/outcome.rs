@@ -4,6 +4,7 @@ use super::pass::{Next, Pass};
 use super::snapshot::Taken;
 use crate::api::discovery::Resource;
 use crate::apply::{Again, Step, Trouble};
+use crate::module::log;
 use operator_core::contract::{Event, EventType, Extension, Failure, ObjectName, OnPrune, Outcome, TypeRef};
 use operator_core::plan::accept::{Accepted, Rules, Wanted, accept};
 use operator_core::plan::decide::{self, Decision, Prune};
@@ -15,6 +16,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
+
+/// Events taken of one call.
+const EVENTS: usize = 20;
+/// Longest message of an event (events.k8s.io/v1 `note`).
+const EVENT_BYTES: usize = 1024;
 
 /// One round's plan.
 #[derive(Default)]
@@ -188,7 +194,13 @@ impl Pass<'_> {
             (false, None) => Again::Backoff,
         };
         warn!(terminal = failure.terminal, again = ?again, "{}: {}", problems[0].reason.as_str(), problems[0].message);
-        let (next, primary) = self.report_and_see(&taken.primary, status.as_ref(), &problems, again);
+        let (next, primary) = self.report_and_see(
+            &taken.primary,
+            status.as_ref(),
+            &problems,
+            again,
+            taken.input(self.serving.module.digest()),
+        );
         if failure.terminal && !asked_clock && next == Next::Done {
             // Not tried again, not even at resync, until the input is another.
             self.memory.settled =
@@ -212,11 +224,16 @@ fn unknown_extension(extensions: &[Extension]) -> Option<Problem> {
     Some(Problem::new(Reason::InvalidOutcome, message))
 }
 
+/// Events go to the log, the first few and in one line each.
 fn log_events(events: &[Event]) {
-    for event in events {
+    for event in events.iter().take(EVENTS) {
+        let (reason, message) = (log::clean(&event.reason, EVENT_BYTES), log::clean(&event.message, EVENT_BYTES));
         match event.type_ {
-            EventType::Normal => info!(reason = event.reason, "event of the module: {}", event.message),
-            EventType::Warning => warn!(reason = event.reason, "event of the module: {}", event.message),
+            EventType::Normal => info!(reason, "event of the module: {message}"),
+            EventType::Warning => warn!(reason, "event of the module: {message}"),
         }
+    }
+    if events.len() > EVENTS {
+        warn!(dropped = events.len() - EVENTS, "the module gave more events than are taken of one call");
     }
 }

@@ -226,7 +226,11 @@ impl Pass<'_> {
         self.written.push(format!("{verb} {} {}", identity.0.kind, identity.1));
         if let (Some(wanted), Some(stored)) = (wanted(step), stored) {
             let memory = self.memory.children.entry(identity).or_default();
-            memory.applied(&wanted.desired.hash, stored, &self.serving.manager);
+            let (hash, manager) = (&wanted.desired.hash, &self.serving.manager);
+            match written {
+                Written::Changed(_) => memory.changed(hash, stored, manager, Instant::now()),
+                _ => memory.applied(hash, stored, manager),
+            }
         }
         matches!(written, Written::Recreating)
     }
@@ -265,6 +269,10 @@ impl Pass<'_> {
             taken.input(self.serving.module.digest()),
         ) {
             Ok(written) => written,
+            // The object must say why its status stays behind.
+            Err(Trouble { problem, again, .. }) if problem.reason == Reason::InvalidOutcome => {
+                return self.report(&taken.primary, None, &[problem], again);
+            }
             Err(trouble) => return next(trouble.again),
         };
         let depends_on_time = planned.asked_clock || planned.requeue_after.is_some() || written.slowed.is_some();
@@ -285,20 +293,24 @@ impl Pass<'_> {
         problems: &[Problem],
         again: Again,
     ) -> Next {
-        self.report_and_see(primary, status, problems, again).0
+        self.report_and_see(primary, status, problems, again, 0).0
     }
 
-    /// The same; gives the primary as it then is as well.
+    /// The same; gives the primary as it then is as well. `input` is the digest of what the module's status was made of.
     pub(super) fn report_and_see(
         &mut self,
         primary: &Arc<Stored>,
         status: Option<&ModuleStatus>,
         problems: &[Problem],
         again: Again,
+        input: u64,
     ) -> (Next, Arc<Stored>) {
         self.memory.settled = None;
-        match self.status(primary, status, problems, 0) {
-            Ok(written) => (next(again), written.primary),
+        match self.status(primary, status, problems, input) {
+            Ok(written) => match (next(again), written.slowed) {
+                (Next::Done, Some((slowed, _))) => (Next::FailedAfter(slowed), written.primary),
+                (next, _) => (next, written.primary),
+            },
             Err(trouble) => (next(again.max(trouble.again)), Arc::clone(primary)),
         }
     }

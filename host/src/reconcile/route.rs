@@ -83,6 +83,10 @@ impl Shared {
     pub(super) fn wait_for(&self, key: &QueueKey, names: HashSet<(TypeRef, ObjectName)>) -> Again {
         for (type_ref, name) in self.waiters.set(key, names.clone()) {
             self.watches.unwatch_name(&type_ref, &name);
+            // Another key may have come to wait for it in between.
+            if !self.waiters.of(&type_ref, &name).is_empty() {
+                self.watch_name(&type_ref, &name);
+            }
         }
         names.iter().map(|(type_ref, name)| self.watch_name(type_ref, name)).max().unwrap_or_default()
     }

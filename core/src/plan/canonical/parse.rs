@@ -1,6 +1,7 @@
 //! JSON as strictly as the contract says, and what no serialiser should have written left out.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -13,10 +14,13 @@ use crate::path::Path;
 /// Integers of this size and more are no 64-bit integers.
 const INTEGER_END: f64 = 9_223_372_036_854_775_808.0;
 
+/// Shorter ones are surely less.
+const INTEGER_DIGITS: usize = 18;
+
 /// One JSON value without duplicate keys, without nulls and empty `creationTimestamp`s in objects, and with every
 /// number that is an integer written as one.
 pub(crate) fn strict(text: &str) -> Result<Value, Refusal> {
-    let reader = Reader { text, refusal: RefCell::new(None) };
+    let reader = Reader { text, refusal: RefCell::new(None), long_integers: OnceCell::new() };
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let parsed = Strict { reader: &reader, path: Path::Root }.deserialize(&mut deserializer);
     let value = parsed.and_then(|value| deserializer.end().map(|()| value));
@@ -27,6 +31,8 @@ struct Reader<'t> {
     text: &'t str,
     /// What was refused: serde's errors carry nothing but text.
     refusal: RefCell<Option<Refusal>>,
+    /// Bits of the floats that are nearest to what was written as an integer beyond all integers; looked for once, if at all.
+    long_integers: OnceCell<HashSet<u64>>,
 }
 
 impl Reader<'_> {
@@ -39,10 +45,17 @@ impl Reader<'_> {
     /// Whether the number was written as an integer. Only asked for numbers beyond all integers, of which a reader is
     /// given the nearest float: 1e21 is one that is meant, 1000000000000000000001 is not.
     fn is_integer_literal(&self, number: f64) -> bool {
-        let literals = self.text.split(|char: char| !(char.is_ascii_alphanumeric() || matches!(char, '.' | '+' | '-')));
-        literals
-            .filter(|literal| literal.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit()))
-            .any(|literal| literal.parse() == Ok(number))
+        let find = || {
+            let literals =
+                self.text.split(|char: char| !(char.is_ascii_alphanumeric() || matches!(char, '.' | '+' | '-')));
+            literals
+                .filter(|literal| literal.len() > INTEGER_DIGITS)
+                .filter(|literal| literal.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit()))
+                .filter_map(|literal| literal.parse::<f64>().ok())
+                .map(f64::to_bits)
+                .collect()
+        };
+        self.long_integers.get_or_init(find).contains(&number.to_bits())
     }
 }
 

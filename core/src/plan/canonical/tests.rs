@@ -301,3 +301,10 @@ mod random {
         }
     }
 }
+
+#[test]
+fn many_numbers_beyond_all_integers_are_read_once() {
+    let list = |last: &str| with(&format!(r#""data":{{"list":[{}{last}]}}"#, "1e30,".repeat(200_000)));
+    assert!(Desired::parse(&list("1e21")).is_ok());
+    assert!(refused(&list("1000000000000000000001")).contains("data.list[200000]"));
+}

@@ -24,6 +24,8 @@ enum Step {
 #[derive(Clone, Copy, Debug, Default)]
 struct Promise {
     due: Option<(Instant, Priority)>,
+    /// Of an event that came during the pass that runs.
+    event: Option<(Instant, Priority)>,
     running: bool,
     failures: u32,
 }
@@ -95,7 +97,11 @@ impl Run {
         match step {
             Step::Add(key, priority) => {
                 self.queue.add(now, self.lane(key), key, priority);
-                self.promise(key).due_at(now, now, priority);
+                let promise = self.promise(key);
+                promise.due_at(now, now, priority);
+                if promise.running {
+                    promise.event.get_or_insert((now, priority));
+                }
             }
             Step::AddAfter(key, ms, priority) => {
                 let delay = Duration::from_millis(ms.into());
@@ -108,7 +114,8 @@ impl Run {
             Step::Remove(key) => {
                 self.queue.remove(&key);
                 let promise = self.promise(key);
-                *promise = Promise { running: promise.running, ..Promise::default() };
+                // An event during a pass that finds its object gone may be another object of the name.
+                *promise = Promise { running: promise.running, due: promise.event, event: promise.event, failures: 0 };
             }
             Step::Hold(held) => {
                 let lane = self.lanes[0];
@@ -170,7 +177,8 @@ impl Run {
             self.promise(key).failures = 0;
         }
         self.queue.done(now, &key, MS);
-        self.promise(key).running = false;
+        let promise = self.promise(key);
+        (promise.running, promise.event) = (false, None);
     }
 
     /// A key is known exactly while something is promised of it.

@@ -1,15 +1,18 @@
 //! Two hosts, one Lease: one writes, the other takes over when the first ends, in whatever way, and nothing is lost or written twice.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use operator_e2e::client::LEASES;
-use operator_e2e::expect::{reconciled, runs, web_app_of};
-use operator_e2e::objects::{WEB_APPS, is_settled};
+use operator_e2e::cluster::ADMIN;
+use operator_e2e::expect::{config_map, reconciled, runs, web_app_of};
+use operator_e2e::folder::Folder;
+use operator_e2e::objects::{PROBES, WEB_APPS, is_settled, probe};
+use operator_e2e::probes::wanting;
 use operator_e2e::process::Signal;
 use operator_e2e::{Client, Cluster, Host, Mark, Match, Requests, Result, eventually, modules};
 use serde_json::json;
@@ -22,6 +25,8 @@ const FIRST: &str = "user-0";
 const SECOND: &str = "user-1";
 /// May do everything but with Leases.
 const WITHOUT_LEASES: &str = "user-2";
+/// May do everything but watch Leases.
+const WITHOUT_WATCH: &str = "user-3";
 const LEADING: &str = "leading: the Lease is held by this process";
 
 /// A namespace with its own Lease, for hosts of different users.
@@ -46,6 +51,11 @@ impl Stage {
 
     async fn host_at(&self, kubeconfig: &Path) -> Result<Host> {
         self.host_with(kubeconfig, modules::webapp().await?, &[])
+    }
+
+    /// A host with the module `probe`, which may do everything.
+    fn probe_host(&self, module: &Path, more: &[&str]) -> Result<Host> {
+        self.host_with(&self.cluster.kubeconfig(ADMIN)?, module, more)
     }
 
     fn host_with(&self, kubeconfig: &Path, module: &Path, more: &[&str]) -> Result<Host> {
@@ -162,7 +172,7 @@ impl Edits {
 async fn prepare(cluster: &Cluster) -> Result<()> {
     cluster.install_definitions().await?;
     let client = cluster.client();
-    for user in [FIRST, SECOND, WITHOUT_LEASES] {
+    for user in [FIRST, SECOND, WITHOUT_LEASES, WITHOUT_WATCH] {
         client.grant(user, "webapp.example.com", &["webapps"], &["list", "watch"]).await?;
         client.grant(user, "webapp.example.com", &["webapps/status"], &["patch"]).await?;
         client.grant(user, "webapp.example.com", &["webapps/finalizers"], &["update"]).await?;
@@ -172,6 +182,7 @@ async fn prepare(cluster: &Cluster) -> Result<()> {
     for user in [FIRST, SECOND] {
         client.grant(user, "coordination.k8s.io", &["leases"], &["get", "create", "update", "watch"]).await?;
     }
+    client.grant(WITHOUT_WATCH, "coordination.k8s.io", &["leases"], &["get", "create", "update"]).await?;
     Ok(())
 }
 
@@ -309,6 +320,8 @@ async fn a_leader_that_is_cut_off_ends_before_another_takes_over() -> Result<()>
     let status = first.exited().expect("the first still runs though the second leads");
     assert_eq!(status.code(), Some(1), "{}", first.log());
     assert!(first.log_contains("lost the Lease"), "{}", first.log());
+    let unanswered = first.log_contains("unanswered=") && !first.log_contains("unanswered=0");
+    assert!(unanswered, "it does not say that writes were on their way: {}", first.log());
     drop(cut);
     stage.has(&edits.end().await?).await;
 
@@ -356,5 +369,78 @@ async fn a_host_that_may_not_use_leases_says_so_and_leads_when_it_may() -> Resul
     assert!(host.sigterm().await?.success());
     let lease = stage.client.get(&LEASES, &stage.namespace, &stage.lease()).await?;
     assert_eq!(lease["spec"]["holderIdentity"], "", "{lease}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_standby_that_may_not_watch_the_lease_asks_for_it() -> Result<()> {
+    let stage = Stage::open("unwatched").await?;
+    let mut first = stage.host(FIRST).await?;
+    first.wait_log(LEADING, SOON).await;
+    let second = stage.host(WITHOUT_WATCH).await?;
+    second.wait_log("standing by: the Lease is held by", SOON).await;
+    assert!(first.sigterm().await?.success(), "{}", first.log());
+    second.wait_log(LEADING, Duration::from_secs(12)).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_lease_lost_during_a_call_ends_the_process_without_waiting_for_it() -> Result<()> {
+    let stage = Stage::open("calling").await?;
+    let long = ["--timeout=120s", "--cpu-timeout=120s", "-v"];
+    let mut host = stage.probe_host(&modules::fixture("probe").await?, &long)?;
+    host.wait_log(LEADING, SOON).await;
+    host.wait_ready().await?;
+    let before = host.cpu()?;
+    stage.client.create(&PROBES, &probe(&stage.namespace, "slow", json!({"behaviour": "loop"}))).await?;
+    eventually("the call runs", SOON, || async {
+        let used = host.cpu()?.saturating_sub(before);
+        anyhow::ensure!(used > Duration::from_millis(500), "{used:?} of CPU time");
+        Ok(())
+    })
+    .await;
+    let mark = stage.mark().await?;
+    let other = json!({"spec": {"holderIdentity": "somebody-else"}});
+    stage.client.patch(&LEASES, &stage.namespace, &stage.lease(), &other).await?;
+    let status = host.wait_exit(Duration::from_secs(10)).await?;
+    assert_eq!(status.code(), Some(1), "{}", host.log());
+    let writes = stage.since(mark).await?.writes();
+    assert!(writes.is_empty(), "{writes}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_older_module_holds_back_after_a_newer_one_unless_it_is_allowed() -> Result<()> {
+    let stage = Stage::open("older").await?;
+    let folder = Folder::new("modules")?;
+    let build = async |version: &str| -> Result<PathBuf> {
+        let module = modules::probe_with(&json!({"plan": "probe", "version": version})).await?;
+        folder.write(&format!("{version}.wasm"), module)
+    };
+    let (old, new) = (build("1.9.0").await?, build("1.10.0").await?);
+    let mut newer = stage.probe_host(&new, &[])?;
+    newer.wait_log(LEADING, SOON).await;
+    let mut older = stage.probe_host(&old, &["-v"])?;
+    older.wait_log("standing by", SOON).await;
+    older.wait_ready().await?;
+    let wanting = |value: &str| wanting(&[config_map("child", value)]);
+    stage.client.create(&PROBES, &probe(&stage.namespace, "one", wanting("a"))).await?;
+    reconciled(&stage.client, &PROBES, &stage.namespace, "one", "Settled", SOON).await;
+    assert!(newer.sigterm().await?.success(), "{}", newer.log());
+
+    let why = "module probe is 1.9.0 here and 1.10.0 there";
+    older.wait_log(why, SOON).await;
+    assert!(older.log_contains("--allow-older-module"), "{}", older.log());
+    older.wait_ready().await?;
+    let told = older.health("/readyz?verbose").await?;
+    assert!(told.contains(why), "{told}");
+
+    let patch = json!({"spec": wanting("b")});
+    stage.client.patch(&PROBES, &stage.namespace, "one", &patch).await?;
+    let allowed = stage.probe_host(&old, &["--allow-older-module"])?;
+    allowed.wait_log(LEADING, SOON).await;
+    reconciled(&stage.client, &PROBES, &stage.namespace, "one", "Settled", SOON).await;
+    assert_eq!(older.exited(), None, "{}", older.log());
+    assert!(older.passes().is_empty() && !older.log_contains(LEADING), "it did not hold back: {}", older.log());
     Ok(())
 }

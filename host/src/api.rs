@@ -25,6 +25,7 @@ use kube::client::Body;
 use operator_core::answer::{self, Answer};
 use operator_core::breaker::{Breaker, Signal, Transition};
 use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -42,6 +43,24 @@ pub struct ApiServer {
     url: String,
     breaker: Mutex<Breaker>,
     is_open: watch::Sender<bool>,
+    /// Writes that were sent and are not answered.
+    unanswered: AtomicUsize,
+}
+
+/// A write, from when it is sent to its answer.
+struct Unanswered<'a>(&'a AtomicUsize);
+
+impl<'a> Unanswered<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// Why a request brought nothing.
@@ -91,7 +110,7 @@ pub const JSON: &str = "application/json";
 impl ApiServer {
     fn new(client: Client, url: String) -> Self {
         let breaker = Mutex::new(Breaker::new(fastrand::u64(..)));
-        Self { client, url, breaker, is_open: watch::Sender::new(false) }
+        Self { client, url, breaker, is_open: watch::Sender::new(false), unanswered: AtomicUsize::new(0) }
     }
 
     /// Where it is.
@@ -166,9 +185,16 @@ impl ApiServer {
         let Some(seconds) = NonZeroU64::new(timeout.as_secs()) else { return Err(NotLeading.into()) };
         let path = with_query(&write.path, &format!("timeout={seconds}s"));
         let request = request(write.method.clone(), &path, Some(write.content_type), write.body)?;
+        let unanswered = Unanswered::new(&self.unanswered);
         let result = within(timeout + GRACE, async { collect(self.send(request).await?).await }).await;
+        drop(unanswered);
         self.report(signal(&result, &write.about));
         result
+    }
+
+    /// How many writes were sent and are not answered: of them nobody knows whether they are carried out.
+    pub fn unanswered(&self) -> usize {
+        self.unanswered.load(Ordering::SeqCst)
     }
 
     async fn send(&self, request: Request<Body>) -> Result<Response<Body>, ApiError> {

@@ -41,3 +41,36 @@ impl Executor<Driver> for Connections {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tokio::sync::oneshot;
+
+    /// Something that is never done; tells by the receiver when it was dropped.
+    fn driver() -> (Driver, oneshot::Receiver<()>) {
+        let (alive, dropped) = oneshot::channel::<()>();
+        let driver = Box::pin(async move {
+            let _alive = alive;
+            std::future::pending().await
+        });
+        (driver, dropped)
+    }
+
+    #[tokio::test]
+    async fn a_connection_closes_when_the_term_is_lost_and_none_opens_after_it() {
+        let permits = Permits::while_leading();
+        let connections = Connections::new(&permits);
+        let (open, mut closed) = driver();
+        connections.execute(open);
+        // A standby's connections are nobody's business.
+        let early = tokio::time::timeout(Duration::from_millis(10), &mut closed).await;
+        assert!(early.is_err(), "closed before there was a term");
+        permits.term().expect("a term").lose();
+        assert!(closed.await.is_err(), "still open");
+        let (late, closed) = driver();
+        connections.execute(late);
+        assert!(closed.await.is_err(), "open after the term");
+    }
+}

@@ -108,10 +108,11 @@ impl Leadership {
     }
 
     async fn wait_for(&mut self, is_it: impl FnMut(&Standing) -> bool) -> Standing {
-        match self.standing.wait_for(is_it).await {
-            Ok(standing) => standing.clone(),
+        let standing = self.standing.wait_for(is_it).await.ok().map(|standing| standing.clone());
+        match standing {
+            Some(standing) => standing,
             // The runtime is ending.
-            Err(_) => std::future::pending().await,
+            None => std::future::pending().await,
         }
     }
 }
@@ -172,16 +173,18 @@ impl Election {
     fn publish(&self) {
         self.term.set(self.elector.permits_until());
         let standing = self.elector.standing(clock::now(), Timestamp::now());
+        // Asked before the connections end, which answers all of them.
+        let unanswered = self.api.unanswered();
         if matches!(standing, Standing::Ended(End::Lost(_))) {
             self.term.lose();
         }
         if *self.standing.borrow() != standing {
-            self.say(&standing);
+            self.say(&standing, unanswered);
             self.standing.send_replace(standing);
         }
     }
 
-    fn say(&self, standing: &Standing) {
+    fn say(&self, standing: &Standing, unanswered: usize) {
         let (lease, identity) = (&self.lease, self.elector.identity());
         match standing {
             Standing::Leading => info!(%lease, identity, "leading: the Lease is held by this process"),
@@ -196,7 +199,7 @@ impl Election {
             Standing::Ended(End::Released) => debug!(%lease, "released the Lease"),
             Standing::Ended(End::Kept) => warn!(%lease, "the Lease {standing}"),
             Standing::Ended(End::Lost(loss)) => {
-                error!(%lease, identity, "lost the Lease: {loss}; nothing more is written, and this process ends");
+                error!(%lease, identity, unanswered, "lost the Lease: {loss}; nothing more is written, and this process ends");
             }
         }
     }

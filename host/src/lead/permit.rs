@@ -71,7 +71,7 @@ impl Term {
     }
 
     /// Ends it for good. Permits end first, then the connections.
-    pub(super) fn lose(&self) {
+    pub(crate) fn lose(&self) {
         self.set(None);
         self.lost.cancel();
     }

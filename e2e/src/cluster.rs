@@ -191,6 +191,26 @@ impl Cluster {
         users::write_kubeconfig(&self.folder, self.user(user), url, self.ca_file())
     }
 
+    /// A token for a service account, made by the server.
+    ///
+    /// # Errors
+    /// When there is no such account.
+    pub async fn service_account(&self, namespace: &str, name: &str) -> crate::Result<User> {
+        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
+        let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+        let answer = self.client().request("POST", &path, "application/json", &request).await?;
+        let token = answer["status"]["token"].as_str().context("the server made no token")?;
+        Ok(User::new(&format!("system:serviceaccount:{namespace}:{name}"), token))
+    }
+
+    /// Writes a kubeconfig of somebody who is none of the cluster's own users, and returns its path.
+    ///
+    /// # Errors
+    /// When the file can't be written.
+    pub fn kubeconfig_of(&self, user: &User) -> crate::Result<PathBuf> {
+        users::write_kubeconfig(&self.folder, user, &self.url(), self.ca_file())
+    }
+
     /// A client in `system:masters`.
     ///
     /// # Panics

@@ -57,3 +57,22 @@ impl Drop for Folder {
         }
     }
 }
+
+/// Copies a folder with all that is in it.
+///
+/// # Errors
+/// When something can't be read or written.
+pub fn copy(from: &Path, to: &Path) -> crate::Result<()> {
+    let context = || format!("cannot copy {} to {}", from.display(), to.display());
+    fs::create_dir_all(to).with_context(context)?;
+    for entry in fs::read_dir(from).with_context(context)? {
+        let entry = entry.with_context(context)?;
+        let target = to.join(entry.file_name());
+        if entry.file_type().with_context(context)?.is_dir() {
+            copy(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), target).with_context(context)?;
+        }
+    }
+    Ok(())
+}

@@ -1,7 +1,6 @@
 //! etcd: starting, compaction, and going back to an older state.
 
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -9,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Cluster, until_ready};
 use crate::client::Client;
-use crate::folder::Folder;
+use crate::folder::{Folder, copy};
 use crate::process::{Process, Signal};
 
 const DATA: &str = "etcd";
@@ -106,19 +105,4 @@ fn etcd_client(url: &str) -> crate::Result<Client> {
 async fn post(client: &Client, path: &str, body: &Value) -> crate::Result<Value> {
     let answer = client.request("POST", path, "application/json", body).await;
     answer.with_context(|| format!("etcd refused {path}"))
-}
-
-fn copy(from: &Path, to: &Path) -> crate::Result<()> {
-    let context = || format!("cannot copy {} to {}", from.display(), to.display());
-    fs::create_dir_all(to).with_context(context)?;
-    for entry in fs::read_dir(from).with_context(context)? {
-        let entry = entry.with_context(context)?;
-        let target = to.join(entry.file_name());
-        if entry.file_type().with_context(context)?.is_dir() {
-            copy(&entry.path(), &target)?;
-        } else {
-            fs::copy(entry.path(), target).with_context(context)?;
-        }
-    }
-    Ok(())
 }

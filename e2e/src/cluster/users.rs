@@ -21,6 +21,10 @@ pub struct User {
 }
 
 impl User {
+    pub(super) fn new(name: &str, token: &str) -> Self {
+        Self { name: name.to_owned(), token: token.to_owned() }
+    }
+
     /// The name that RBAC subjects use.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -76,5 +80,7 @@ pub(super) fn write_kubeconfig(folder: &Folder, user: &User, url: &str, ca: &Pat
              token: {token}\n"
     );
     let port = url.rsplit(':').next().unwrap_or_default();
+    // KUBECONFIG is a list of files with colons between them.
+    let name = name.replace(':', "-");
     folder.write(&format!("kubeconfig-{name}-{port}.yaml"), text)
 }

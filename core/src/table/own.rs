@@ -173,7 +173,9 @@ impl Table {
         if self.is_covered(&name, selected) {
             return self.enter(content, selected, None, Origin::Watch, effects);
         }
-        // Another object took the name, and nobody asked for that one.
+        // Another object took the name, and nobody asked for that one; watches may still tell of the earlier one's life.
+        let gone = self.entries.get(&name).and_then(|entry| entry.content.uid().cloned());
+        gone.into_iter().for_each(|uid| self.bury(&name, &uid, true));
         self.forget(&name, Origin::Watch, effects);
     }
 

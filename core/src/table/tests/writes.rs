@@ -105,6 +105,16 @@ fn a_read_that_found_nothing_removes_only_what_was_known_when_it_was_sent() {
 }
 
 #[test]
+fn an_object_whose_name_a_read_found_taken_stays_gone_while_the_watch_still_tells_of_its_life() {
+    let mut bench = Bench::selecting();
+    let _ = bench.own_write(&draft("a", "u", 5));
+    let _ = bench.table.observed(draft("a", "v", 7).unlabelled().content(), None, bench.now);
+    assert_eq!(bench.shows("a"), None);
+    let _ = bench.upserted(&draft("a", "u", 4));
+    assert_eq!(bench.shows("a"), None, "the table went back behind our own write");
+}
+
+#[test]
 fn a_read_object_that_nobody_watches_is_not_kept() {
     let mut bench = Bench::selecting();
     let _ = bench.table.observed(draft("a", "u", 5).unlabelled().content(), None, bench.now);

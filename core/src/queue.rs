@@ -272,14 +272,14 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Hands out no key until [`Queue::resume`]: the API server's breaker is open.
     pub fn pause(&mut self, now: Instant) {
         self.paused.get_or_insert(now);
-        self.slow_start = None;
     }
 
-    /// Ends a pause. After one of a second or more, what waited is spread out: half as many passes as there are workers in
-    /// the first second, twice as many in each that follows, no limit after eight.
+    /// Ends a pause. After one of a second or more, or one that cut a slow start short, what waited is spread out: half as
+    /// many passes as there are workers in the first second, twice as many in each that follows, no limit after eight.
     pub fn resume(&mut self, now: Instant) {
         let Some(since) = self.paused.take() else { return };
-        self.slow_start = SlowStart::after_pause(since, now, self.workers);
+        let was_slow = self.slow_start.as_ref().is_some_and(|start| !start.is_over(since));
+        self.slow_start = SlowStart::after_pause(since, now, was_slow, self.workers);
     }
 
     /// Hands out no key any more. Those in flight are finished by their workers.

@@ -182,6 +182,8 @@ struct Open {
     last_line: Instant,
     /// When the server was asked to end it.
     ends: Instant,
+    /// The server accepted it.
+    is_accepted: bool,
     /// Its list is not complete yet.
     is_listing: bool,
 }
@@ -193,6 +195,8 @@ pub struct Reflector {
     backoff: Backoff,
     state: State,
     is_trusted: bool,
+    /// The line broke, and the server has not shown since how far it is.
+    is_lost: bool,
     /// The newest version seen.
     version: Option<ResourceVersion>,
     /// The server knows streaming lists, as far as we know.
@@ -213,6 +217,7 @@ impl Reflector {
             backoff: Backoff::watch(),
             state: State::Syncing,
             is_trusted: false,
+            is_lost: false,
             version: None,
             can_stream: true,
             plan: Plan::List { consistent: true },
@@ -228,9 +233,22 @@ impl Reflector {
         &self.state
     }
 
-    /// Whether the table may be acted upon: synced once, and neither absent nor forbidden since.
+    /// Whether the table may be acted upon: synced once, and since then neither absent nor forbidden, nor back in time.
     pub fn is_trusted(&self) -> bool {
         self.is_trusted
+    }
+
+    /// Whether the line broke, and the server has not shown since how far it is: it may have been restored from a backup
+    /// meanwhile.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    /// The server is back after an outage: what was lost is tried again now, spread a little, and not when the backoff says.
+    pub fn server_is_back(&mut self, now: Instant) {
+        if self.is_lost {
+            self.not_before = Some(now + self.jitter());
+        }
     }
 
     /// What to do next. A request that it returns counts as sent.
@@ -244,7 +262,8 @@ impl Reflector {
         let is_listing = !matches!(request, Request::Watch { .. });
         self.not_before = None;
         self.ended_early = false;
-        self.open = Some(Open { plan: self.plan.clone(), since: now, last_line: now, ends: now + timeout, is_listing });
+        let (plan, ends) = (self.plan.clone(), now + timeout);
+        self.open = Some(Open { plan, since: now, last_line: now, ends, is_accepted: false, is_listing });
         Step::Send(request)
     }
 
@@ -280,6 +299,7 @@ impl Reflector {
     pub fn opened(&mut self, now: Instant) {
         let Some(open) = &mut self.open else { return };
         open.last_line = now;
+        open.is_accepted = true;
         if !open.is_listing {
             self.synced();
         }
@@ -336,6 +356,7 @@ impl Reflector {
     fn synced(&mut self) {
         self.state = State::Synced;
         self.is_trusted = true;
+        self.is_lost = false;
     }
 
     /// The server ended the stream, cleanly.
@@ -366,11 +387,15 @@ impl Reflector {
         self.plan = Plan::List { consistent: false };
     }
 
-    /// Another watch of the type saw that the server went back in time: drop the stream and list.
+    /// The server went back in time, as some watch saw: drop the stream and list. Until then nothing is to be trusted.
     pub fn relist(&mut self) {
         self.open = None;
         self.not_before = None;
         self.plan = Plan::List { consistent: true };
+        self.is_trusted = false;
+        if matches!(self.state, State::Synced | State::Failing { .. }) {
+            self.state = State::Syncing;
+        }
     }
 
     /// The request failed, or an ERROR line came: drop the stream.
@@ -379,6 +404,8 @@ impl Reflector {
         let was_watching = open.as_ref().is_some_and(|open| !open.is_listing);
         let sent = open.as_ref().map(|open| open.plan.clone());
         self.ended_early = was_watching;
+        self.is_lost &= !matches!(fault.kind, FaultKind::Absent | FaultKind::Forbidden);
+        self.is_lost |= fault.kind == FaultKind::Lost;
         let Fault { kind, message, retry_after } = fault;
         let at_least = retry_after.unwrap_or_default();
         match kind {
@@ -396,7 +423,8 @@ impl Reflector {
                 self.retry_after(at_least, now);
             }
             FaultKind::Initializing => self.not_before = Some(now + at_least.max(SHORT) + self.jitter()),
-            FaultKind::Lost if open.is_some_and(|open| was_watching && now >= open.since + SHORT) => {}
+            FaultKind::Lost
+                if open.is_some_and(|open| was_watching && open.is_accepted && now >= open.since + SHORT) => {}
             FaultKind::Lost | FaultKind::Unsupported | FaultKind::Other => {
                 self.state = State::Failing { message };
                 self.retry_after(at_least, now);
@@ -404,7 +432,8 @@ impl Reflector {
         }
     }
 
-    /// A watch leads to a list at once, a list that is not consistent to one that is; but not again and again.
+    /// A watch leads to a list at once, a list that is not consistent to one that is; but not again and again, unless the line
+    /// broke in between.
     fn version_unavailable(&mut self, kind: FaultKind, sent: Option<Plan>, was_watching: bool, now: Instant) {
         let is_watch_too_old = was_watching && kind == FaultKind::Expired;
         self.plan = match sent {
@@ -413,7 +442,7 @@ impl Reflector {
         };
         let listed_just_now = self.listed.is_some_and(|listed| now.saturating_duration_since(listed) < RETRY_MAX);
         let was_consistent = matches!(sent, Some(Plan::List { consistent: true } | Plan::WholeList));
-        if was_consistent || was_watching && listed_just_now {
+        if was_consistent || was_watching && listed_just_now && !self.is_lost {
             self.not_before = Some(now + self.delay(now));
         }
     }

@@ -8,6 +8,8 @@
 //!   the watch's copy of exactly the version that a write answered is dropped.
 //! - What the server no longer has goes, what it still has stays: a list deletes nothing that is newer than the list, a
 //!   late answer brings nothing back, and a child that merely lost its label is told from a deleted one.
+//! - A server that went back in time (an etcd restored from a backup) starts a new epoch: what was told in earlier ones
+//!   gives way to whatever the server says now.
 //!
 //! Versions are compared only within a type, as Kubernetes permits (KEP-5504). Where they can't be compared, an entry
 //! of our own is fenced until its echo arrives, [`FENCE_TIMEOUT`] at most.
@@ -47,6 +49,8 @@ pub struct Table {
     tombstones: HashMap<ObjectName, Tombstone>,
     writes: HashMap<ObjectName, InFlight>,
     doubtful: HashSet<ObjectName>,
+    /// How often the server went back in time.
+    epoch: u32,
 }
 
 impl Table {
@@ -60,6 +64,7 @@ impl Table {
             tombstones: HashMap::new(),
             writes: HashMap::new(),
             doubtful: HashSet::new(),
+            epoch: 0,
         }
     }
 }
@@ -109,8 +114,8 @@ pub struct Effects {
     pub changes: Vec<Change>,
     /// To be answered by [`Table::vanished_found`], [`Table::observed_absent`] or [`Table::presumed_gone`].
     pub vanished: Vec<Vanished>,
-    /// The server went back in time, as after a restore of its storage: every watch of the type has to list anew,
-    /// consistently.
+    /// The server went back in time, as after a restore of its storage: every watch, of this type and of all others, has
+    /// to list anew, consistently; the tables of the others are to be told by [`Table::start_epoch`].
     pub went_back: bool,
 }
 
@@ -132,13 +137,10 @@ pub struct ObjectVersion {
     pub uid: Arc<str>,
     /// Which state.
     pub version: ResourceVersion,
-}
-
-impl ObjectVersion {
-    /// Whether a later answer shows the object at an earlier state than this one.
-    fn is_newer_than(&self, answer: &Content) -> bool {
-        answer.uid() == Some(&self.uid) && answer.version().is_some_and(|version| self.version.is_newer_than(version))
-    }
+    /// The table's epoch when it was asked.
+    epoch: u32,
+    /// Whether that is the state's as well.
+    is_current: bool,
 }
 
 #[cfg(test)]

@@ -155,6 +155,12 @@ impl ApiServer {
     /// # Errors
     /// No answer, or one that is no success.
     pub async fn get_within(&self, path: &str, limit: Duration) -> Result<Bytes, ApiError> {
+        let result = self.read(path, limit).await;
+        self.report(absence(&result));
+        result
+    }
+
+    async fn read(&self, path: &str, limit: Duration) -> Result<Bytes, ApiError> {
         let request = request(Method::GET, path, None, String::new())?;
         within(limit, async { collect(self.send(request).await?).await }).await
     }
@@ -165,7 +171,9 @@ impl ApiServer {
     /// No answer, or one that is no success. Errors within the stream come as events of it.
     pub async fn watch(&self, path: &str) -> Result<Lines, ApiError> {
         let request = request(Method::GET, path, None, String::new())?;
-        let response = within(TIMEOUT + GRACE, self.send(request)).await?;
+        let response = within(TIMEOUT + GRACE, self.send(request)).await;
+        self.report(absence(&response));
+        let response = response?;
         if response.status().is_success() {
             return Ok(Lines::new(response.into_body()));
         }
@@ -278,6 +286,12 @@ fn transport(error: &(dyn std::error::Error + 'static)) -> ApiError {
         cause = error.source();
     }
     ApiError::Transport { message, unsent }
+}
+
+/// What the end of a read says of the server as a whole: nothing, unless there was no answer. An error may be that of one
+/// type alone, as where an aggregated API has nobody behind it.
+fn absence<T>(result: &Result<T, ApiError>) -> Option<Signal> {
+    matches!(result, Err(ApiError::Transport { .. })).then_some(Signal::Transport)
 }
 
 /// What a write's end says of the server as a whole.

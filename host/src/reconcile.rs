@@ -192,6 +192,9 @@ pub struct Controller {
 /// How often gates are looked at that depend on time alone.
 const GATES: Duration = Duration::from_secs(5);
 
+/// How long keys wait, after an outage, for watches to find the server again.
+const FOUND_AGAIN: Duration = Duration::from_secs(10);
+
 impl Controller {
     /// Starts the watches. Keys gather until [`Controller::work`].
     pub fn start(
@@ -305,25 +308,32 @@ async fn keep_gates(shared: Arc<Shared>) {
     }
 }
 
-/// Holds all keys while the API server is in trouble, and lets them go, spread out, when it is well again.
+/// Holds all keys while the API server is in trouble. When it is well again they go on, spread out, as soon as the watches have found out
+/// whether it still knows what it knew.
 async fn follow_breaker(shared: Arc<Shared>) {
+    let url = shared.api.url();
     let mut is_open = shared.api.breaker();
+    let mut was_open = false;
     loop {
         let open = *is_open.borrow_and_update();
-        if open {
-            shared.queue.pause();
-            tracing::warn!(
-                url = shared.api.url(),
-                "the API server is in trouble: no object is worked on until it recovers"
-            );
-        } else {
-            shared.queue.resume();
+        match (was_open, open) {
+            (false, true) => {
+                shared.queue.pause();
+                tracing::warn!(url, "the API server is in trouble: no object is worked on until it recovers");
+            }
+            (true, false) => {
+                tracing::info!(url, "the API server is well again");
+                tokio::select! {
+                    () = shared.watches.until_found_again(FOUND_AGAIN) => shared.queue.resume(),
+                    // In trouble again: still paused.
+                    Ok(()) = is_open.changed() => continue,
+                }
+            }
+            _ => {}
         }
+        was_open = open;
         if is_open.changed().await.is_err() {
             return;
-        }
-        if !*is_open.borrow() {
-            tracing::info!(url = shared.api.url(), "the API server is well again");
         }
     }
 }

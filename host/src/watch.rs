@@ -23,7 +23,9 @@ use run::Task;
 use state::Standing;
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -76,6 +78,10 @@ struct Shared {
     stop: CancellationToken,
     /// Reads that ask what became of vanished children.
     questions: Semaphore,
+    /// A watch made its standing known.
+    published: Notify,
+    /// How often the server went back in time.
+    epoch: AtomicU64,
 }
 
 /// How many vanished children are asked for at a time.
@@ -116,6 +122,8 @@ impl Watches {
             names: Mutex::default(),
             stop: CancellationToken::new(),
             questions: Semaphore::new(QUESTIONS),
+            published: Notify::new(),
+            epoch: AtomicU64::new(0),
         }))
     }
 
@@ -158,6 +166,30 @@ impl Watches {
     /// How a type is served, as far as a watch of it found out.
     pub fn resource(&self, type_ref: &TypeRef) -> Option<Arc<Resource>> {
         self.0.discovery.known(type_ref)
+    }
+
+    /// How often the server went back in time: what is remembered from before, versions above all, holds no more.
+    pub fn epoch(&self) -> u64 {
+        self.0.epoch.load(Ordering::Acquire)
+    }
+
+    /// Waits until every watch whose line broke has heard from the server how far it is: one that was restored from a backup is
+    /// noticed before anything is done. A type that is not found again within `limit` counts as failing from then on.
+    pub async fn until_found_again(&self, limit: Duration) {
+        let found = async {
+            loop {
+                let mut published = std::pin::pin!(self.0.published.notified());
+                // Registered before the look, so that nothing is missed in between.
+                published.as_mut().enable();
+                if !self.0.has_lost_watches() {
+                    return;
+                }
+                published.await;
+            }
+        };
+        if tokio::time::timeout(limit, found).await.is_err() {
+            self.0.give_up_lost_watches();
+        }
     }
 
     /// What a name stands for.
@@ -235,7 +267,7 @@ impl Shared {
     /// Passes on what a table said.
     fn dispatch(self: &Arc<Self>, watched: &Arc<WatchedType>, effects: Effects, author: Option<&Author>) {
         if effects.went_back {
-            watched.relist();
+            self.start_epoch(watched);
         }
         if let Some(sink) = self.sink.get() {
             for change in &effects.changes {
@@ -245,6 +277,52 @@ impl Shared {
         }
         for vanished in effects.vanished {
             vanished::ask(Arc::clone(self), Arc::clone(watched), vanished);
+        }
+    }
+}
+
+impl Shared {
+    /// The server went back in time, as one type shows. No table is to be trusted until each of its watches has listed anew: children
+    /// must not be made again for a primary that is in its table still, and on the server no more.
+    fn start_epoch(&self, discoverer: &Arc<WatchedType>) {
+        warn!(
+            r#type = %discoverer.type_ref,
+            "the API server went back in time, as after a restore from a backup: nothing is done until every type is listed anew"
+        );
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+        let types = self.all_types();
+        for watched in &types {
+            if !Arc::ptr_eq(watched, discoverer) {
+                watched.write().start_epoch();
+            }
+            for watch in watched.running().values_mut() {
+                watch.standing.distrust();
+                watch.relist.notify_one();
+            }
+        }
+        self.states_changed(&types);
+    }
+
+    fn has_lost_watches(&self) -> bool {
+        let has_lost = |watched: &Arc<WatchedType>| watched.running().values().any(|watch| watch.standing.is_lost());
+        self.all_types().iter().any(has_lost)
+    }
+
+    fn give_up_lost_watches(&self) {
+        let types = self.all_types();
+        for watched in &types {
+            watched.running().values_mut().for_each(|watch| watch.standing.give_up_if_lost());
+        }
+        self.states_changed(&types);
+    }
+
+    fn all_types(&self) -> Vec<Arc<WatchedType>> {
+        self.types.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    fn states_changed(&self, types: &[Arc<WatchedType>]) {
+        if let Some(sink) = self.sink.get() {
+            types.iter().for_each(|watched| sink.state_changed(&watched.type_ref));
         }
     }
 }
@@ -294,12 +372,6 @@ impl WatchedType {
 
     fn running(&self) -> MutexGuard<'_, HashMap<WatchId, Running>> {
         self.watches.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The server went back in time: every watch lists anew.
-    fn relist(&self) {
-        warn!(r#type = %self.type_ref, "the API server went back in time: what was known of the type is replaced");
-        self.running().values().for_each(|watch| watch.relist.notify_one());
     }
 
     /// Whether a watch fills the table; a version of a type that no module uses any more has none.

@@ -18,9 +18,9 @@ pub(super) struct SlowStart {
 
 impl SlowStart {
     /// Half as many passes as workers in the first second: a pass makes some four requests.
-    pub(super) fn after_pause(paused: Instant, now: Instant, workers: usize) -> Option<Self> {
-        let long = now.saturating_duration_since(paused) >= PAUSE_MIN;
-        long.then(|| Self { since: now, first: (workers as u64 / 2).max(1), started: 0 })
+    pub(super) fn after_pause(paused: Instant, now: Instant, was_slow: bool, workers: usize) -> Option<Self> {
+        let was_long = now.saturating_duration_since(paused) >= PAUSE_MIN;
+        (was_long || was_slow).then(|| Self { since: now, first: (workers as u64 / 2).max(1), started: 0 })
     }
 
     pub(super) fn is_over(&self, now: Instant) -> bool {

@@ -257,6 +257,20 @@ fn a_short_pause_needs_no_slow_start() {
     assert_eq!(keys(&mut queue, now + 500 * MS, 100).len(), 50);
 }
 
+#[test]
+fn a_short_pause_within_a_slow_start_starts_it_over() {
+    let (mut queue, lane, start) = queue(4);
+    (0..50u32).for_each(|key| queue.add(start, lane, key, Priority::Change));
+    queue.pause(start);
+    let back = start + 60 * SECOND;
+    queue.resume(back);
+    assert_eq!(keys(&mut queue, back, 100).len(), 2);
+    // The server that has only just come back asks for patience.
+    queue.pause(back + 900 * MS);
+    queue.resume(back + 1100 * MS);
+    assert_eq!(keys(&mut queue, back + 1100 * MS, 100).len(), 2, "all at once");
+}
+
 /// The API server is away for half an hour while 500 keys have work; a pass makes 4 requests and takes 20 ms.
 #[test]
 fn after_an_outage_all_keys_converge_within_30_seconds_without_a_storm() {

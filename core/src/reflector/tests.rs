@@ -401,3 +401,56 @@ fn a_line_of_an_unknown_type_is_named() {
     let error = parse_line(br#"{"type":"RENAMED","object":{}}"#).expect_err("an unknown type");
     assert!(error.to_string().contains("RENAMED"), "{error}");
 }
+
+#[test]
+fn a_watch_whose_line_broke_is_lost_until_the_server_has_shown_how_far_it_is() {
+    let mut bench = Bench::watching();
+    assert!(!bench.reflector.is_lost());
+    bench.later(60);
+    bench.reflector.failed(Fault::lost("reset by peer"), bench.now);
+    assert!(bench.reflector.is_lost());
+    assert_eq!(bench.waits().0, Duration::ZERO, "a stream that broke was not opened again at once");
+    bench.reflector.failed(Fault::lost("connection refused"), bench.now);
+    assert!(matches!(bench.reflector.state(), State::Failing { .. }));
+    let _ = bench.waits();
+    bench.fails(503, "etcd has no leader");
+    assert!(bench.reflector.is_lost(), "an error tells nothing of the version");
+    let _ = bench.waits();
+    bench.reflector.failed(recorded_error("list-version-too-large"), bench.now);
+    assert!(bench.reflector.is_lost());
+    let (wait, list) = bench.waits();
+    assert_eq!((wait, list.begins_list()), (Duration::ZERO, Some(true)), "everybody waits for it");
+    bench.bookmark(5, true);
+    assert!(!bench.reflector.is_lost());
+}
+
+#[test]
+fn an_attempt_that_hung_is_followed_by_a_wait() {
+    let mut bench = Bench::watching();
+    bench.later(60);
+    bench.reflector.failed(Fault::lost("reset by peer"), bench.now);
+    let _ = bench.sends();
+    bench.later(10);
+    bench.reflector.failed(Fault::lost("nothing came within 10 s"), bench.now);
+    assert!(bench.waits().0 >= Duration::from_millis(800));
+}
+
+#[test]
+fn a_server_that_is_back_is_asked_at_once_by_what_was_lost_and_by_nothing_else() {
+    let mut bench = Bench::watching();
+    bench.later(60);
+    for _ in 0..10 {
+        let _ = bench.waits();
+        bench.reflector.failed(Fault::lost("connection refused"), bench.now);
+    }
+    bench.reflector.server_is_back(bench.now);
+    assert!(bench.waits().0 <= Duration::from_millis(500));
+
+    let mut absent = Bench::new();
+    for _ in 0..10 {
+        let _ = absent.waits();
+        absent.fails(404, "404 page not found");
+    }
+    absent.reflector.server_is_back(absent.now);
+    assert!(absent.waits().0 > Duration::from_secs(10), "a type that is not served is no business of an outage");
+}

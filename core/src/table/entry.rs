@@ -100,6 +100,8 @@ pub(super) struct Entry {
     pub(super) fence: Option<Box<Fence>>,
     /// Left the label selection at that version, and nobody answered yet what became of it.
     pub(super) vanished: Option<ResourceVersion>,
+    /// The table's epoch when it entered: versions of different epochs can't be compared.
+    pub(super) epoch: u32,
 }
 
 /// Our own writes of one object whose echoes have not come yet.

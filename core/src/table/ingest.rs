@@ -30,6 +30,7 @@ impl Table {
         membership.progress(content.version());
         if let Some(list) = &mut membership.list {
             list.seen.insert(content.name().clone());
+            list.outdated.remove(content.name());
         }
         let is_listed = membership.list.is_some();
         let selected = selected || membership.scope.selected;
@@ -48,7 +49,7 @@ impl Table {
             Verdict::Outdated if is_listed => {
                 self.wake_fenced(&content, &mut effects);
                 let list = self.watches.get_mut(&watch).and_then(|membership| membership.list.as_mut());
-                list.into_iter().for_each(|list| list.outdated.push(content.clone()));
+                list.into_iter().for_each(|list| _ = list.outdated.insert(content.name().clone(), content.clone()));
             }
             Verdict::Outdated => self.wake_unless_ours(watch, &content, &mut effects),
         }
@@ -64,6 +65,7 @@ impl Table {
         membership.progress(content.version());
         if let Some(list) = &mut membership.list {
             list.seen.remove(name);
+            list.outdated.remove(name);
         }
         let by_label = membership.scope.selected;
         if self.is_entombed(content) {
@@ -77,6 +79,7 @@ impl Table {
         let Some(entry) = self.entries.get(name) else { return effects };
         let order = compare(content, entry);
         let outdated = match entry.is_same_object(content.uid()) {
+            _ if entry.epoch != self.epoch => false,
             true => order.map_or(entry.fence.is_some(), Ordering::is_le),
             false => order != Some(Ordering::Greater),
         };
@@ -105,6 +108,9 @@ impl Table {
             let is_told = |version| self.has_been_told(content.name(), selected, version, from);
             return if content.version().is_some_and(is_told) { Verdict::Outdated } else { Verdict::Newer };
         };
+        if entry.epoch != self.epoch {
+            return Verdict::Newer;
+        }
         let is_same_version = content.version().is_some() && content.version() == entry.content.version();
         if is_same_version && entry.is_same_object(content.uid()) {
             return Verdict::Same;
@@ -130,7 +136,8 @@ impl Table {
         if origin == Origin::Watch {
             self.note_told(&name, Told::at(&content));
         }
-        let old = self.entries.insert(name.clone(), Entry { content, selected, fence, vanished: None });
+        let old =
+            self.entries.insert(name.clone(), Entry { content, selected, fence, vanished: None, epoch: self.epoch });
         let old = old.and_then(|entry| entry.content.present().cloned());
         self.emit(Change { name, old, new, origin, initial: false }, effects);
     }

@@ -3,7 +3,6 @@
 use std::cmp::Ordering;
 use std::time::Instant;
 
-use super::entry::Content;
 use super::own::Tombstone;
 use super::watches::{Listing, WatchId};
 use super::{Effects, Origin, Table};
@@ -16,40 +15,47 @@ impl Table {
     pub fn list_started(&mut self, watch: WatchId, consistent: bool) {
         let floor = if consistent { self.newest_version() } else { None };
         let Some(membership) = self.watches.get_mut(&watch) else { return };
-        membership.list = Some(Listing { floor, seen: Default::default(), outdated: Vec::new() });
+        membership.list = Some(Listing { floor, seen: Default::default(), outdated: Default::default() });
     }
 
     /// All of a list has come in; `version` is the list's. Entries of this watch that are not in it and not newer than
-    /// it are gone. A version below what the server had already told (an etcd restored from a backup) starts a new
-    /// epoch: the list replaces all, whatever the versions say.
+    /// it are gone. One that shows that the server went back in time starts a new epoch, and the lists that follow show
+    /// what there is.
     pub fn list_completed(&mut self, watch: WatchId, version: &ResourceVersion, now: Instant) -> Effects {
         let mut effects = Effects::default();
         let Some(membership) = self.watches.get_mut(&watch) else { return effects };
         let Some(list) = membership.list.take() else { return effects };
-        let went_back = |floor: &ResourceVersion| version.compare(floor) == Some(Ordering::Less);
-        effects.went_back = list.floor.as_ref().is_some_and(went_back);
-        let replaces = effects.went_back || membership.replace;
         membership.told = Some(version.clone());
-        membership.replace = false;
+        effects.went_back = self.contradicts(&list, version);
         if effects.went_back {
-            self.start_epoch(watch);
+            self.start_epoch();
+            return effects;
         }
-        self.remove_unlisted(watch, &list, version, replaces, now, &mut effects);
+        self.remove_unlisted(watch, &list, version, now, &mut effects);
         self.confirm_tombstones(watch, &list, version);
-        if replaces {
-            self.replace_outdated(watch, list.outdated, &mut effects);
-        }
         effects
     }
 
-    /// Nothing that was told before holds any more, in no watch of this type.
-    fn start_epoch(&mut self, discoverer: WatchId) {
-        for (id, membership) in &mut self.watches {
-            membership.own = None;
-            if *id != discoverer {
-                membership.told = None;
-                membership.replace = true;
-            }
+    /// Whether a list can't follow on what we know: its version is below what the server had told already, or, as the
+    /// versions may have grown past that since, it shows an object at an older state than one that it would have to know.
+    fn contradicts(&self, list: &Listing, version: &ResourceVersion) -> bool {
+        let is_below = |floor: &ResourceVersion| version.compare(floor) == Some(Ordering::Less);
+        let is_known = |known: &ResourceVersion| known.compare(version).is_some_and(Ordering::is_le);
+        list.floor.as_ref().is_some_and(is_below)
+            || list.outdated.iter().any(|(name, content)| {
+                let entry = self.entries.get(name).filter(|entry| entry.epoch == self.epoch);
+                let known = entry.and_then(|entry| entry.content.version()).filter(|known| is_known(known));
+                known.zip(content.version()).is_some_and(|(known, listed)| known.is_newer_than(listed))
+            })
+    }
+
+    /// The server went back in time: nothing that was told before holds any more, in no watch of this type. Readers see
+    /// the old state until the next list of each watch replaces it; they must not act on it.
+    pub fn start_epoch(&mut self) {
+        self.epoch += 1;
+        for membership in self.watches.values_mut() {
+            (membership.told, membership.own) = (None, None);
+            membership.list.iter_mut().for_each(|list| list.floor = None);
         }
         self.tombstones.clear();
     }
@@ -59,17 +65,17 @@ impl Table {
         watch: WatchId,
         list: &Listing,
         version: &ResourceVersion,
-        replaces: bool,
         now: Instant,
         effects: &mut Effects,
     ) {
         let Some(scope) = self.watches.get(&watch).map(|membership| membership.scope.clone()) else { return };
         let unlisted = self.entries.iter().filter(|(name, entry)| {
-            let is_spared = || match entry.version().and_then(|own| own.compare(version)) {
+            let is_newer = || match entry.version().and_then(|own| own.compare(version)) {
                 Some(order) => order.is_gt(),
                 None => entry.is_fenced(now),
             };
-            entry.is_held_by(&scope, name) && !list.seen.contains(*name) && (replaces || !is_spared())
+            let is_spared = entry.epoch == self.epoch && is_newer();
+            entry.is_held_by(&scope, name) && !list.seen.contains(*name) && !is_spared
         });
         let unlisted: Vec<ObjectName> = unlisted.map(|(name, _)| name.clone()).collect();
         for name in unlisted {
@@ -92,20 +98,12 @@ impl Table {
         let Some(scope) = self.watches.get(&watch).map(|membership| &membership.scope) else { return };
         let is_confirmed = |name: &ObjectName, tombstone: &Tombstone| {
             let vouches = !scope.selected || !self.is_covered_without_label(name);
-            let is_listed = || list.outdated.iter().any(|content| content.name() == name && tombstone.is_of(content));
+            let is_listed = || list.outdated.get(name).is_some_and(|content| tombstone.is_of(content));
             vouches && scope.covers(name, true) && tombstone.is_before(version) && !is_listed()
         };
         let confirmed = self.tombstones.iter().filter(|(name, tombstone)| is_confirmed(name, tombstone));
         for name in confirmed.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
             self.tombstones.remove(&name);
-        }
-    }
-
-    fn replace_outdated(&mut self, watch: WatchId, outdated: Vec<Content>, effects: &mut Effects) {
-        let Some(by_label) = self.watches.get(&watch).map(|membership| membership.scope.selected) else { return };
-        for content in outdated {
-            let selected = by_label || self.is_selected(&content);
-            self.enter(content, selected, None, Origin::Watch, effects);
         }
     }
 }

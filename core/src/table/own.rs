@@ -16,7 +16,8 @@ use crate::object::{ResourceVersion, Stored};
 #[derive(Debug)]
 pub(super) struct Tombstone {
     uid: Arc<str>,
-    /// The last state that the table held. Older ones under this name, of whichever object, are history.
+    /// The last state that the table held, if it is of this epoch. Older ones under this name, of whichever object, are
+    /// history.
     last: Option<ResourceVersion>,
     /// A read found nothing: later states are history as well. After our own delete they show that the object only
     /// began to terminate.
@@ -47,6 +48,8 @@ impl Tombstone {
 pub(super) struct InFlight {
     /// What the table held when it was sent.
     known: Option<ObjectVersion>,
+    /// The table's epoch then: an answer from before the server went back in time tells nothing.
+    epoch: u32,
     held: Option<Change>,
     told: Vec<Told>,
 }
@@ -74,19 +77,25 @@ impl Table {
     /// [`Table::own_write`], [`Table::own_delete`], [`Table::write_failed`] and [`Table::write_lost`] must follow.
     pub fn write_started(&mut self, name: &ObjectName) {
         let known = self.known(name);
-        self.writes.insert(name.clone(), InFlight { known, held: None, told: Vec::new() });
+        self.writes.insert(name.clone(), InFlight { known, epoch: self.epoch, held: None, told: Vec::new() });
     }
 
     /// The server answered a write with this object. It enters if it is newer than what the table and its watches know.
     pub fn own_write(&mut self, object: Arc<Stored>, now: Instant) -> Effects {
         let mut effects = Effects::default();
         let name = object.meta.name.clone();
+        if self.is_of_earlier_epoch(&name) {
+            return self.write_lost(&name);
+        }
         let version = object.meta.resource_version.clone();
         let content = Content::Present(object);
         let answer = Told::at(&content);
         let selected = self.is_selected(&content);
         let known = self.writes.get(&name).and_then(|flight| flight.known.as_ref());
-        effects.went_back = known.is_some_and(|known| known.is_newer_than(&content));
+        effects.went_back = known.is_some_and(|known| self.is_newer(known, &content));
+        if effects.went_back {
+            self.start_epoch();
+        }
         for membership in self.watches.values_mut().filter(|watch| watch.scope.covers(&name, selected)) {
             membership.own = newest(membership.own.as_ref(), Some(&version)).cloned();
         }
@@ -109,6 +118,9 @@ impl Table {
     /// The server answered that this object is gone, not merely terminating: then the answer holds the object, and
     /// [`Table::own_write`] is right.
     pub fn own_delete(&mut self, name: &ObjectName, uid: &Arc<str>) -> Effects {
+        if self.is_of_earlier_epoch(name) {
+            return self.write_lost(name);
+        }
         let mut effects = Effects::default();
         if self.entries.get(name).is_some_and(|entry| entry.is_same_object(Some(uid))) {
             self.bury(name, uid, false);
@@ -139,8 +151,11 @@ impl Table {
     /// A consistent read found this object. It enters if it is newer and if a watch selects it or it is the same object
     /// as before; what nobody watches would grow old here. `known` is what the table held when the read was sent.
     pub fn observed(&mut self, content: Content, known: Option<&ObjectVersion>, now: Instant) -> Effects {
-        let went_back = known.is_some_and(|known| known.is_newer_than(&content));
+        let went_back = known.is_some_and(|known| self.is_newer(known, &content));
         let mut effects = Effects { went_back, ..Effects::default() };
+        if went_back {
+            self.start_epoch();
+        }
         let name = content.name().clone();
         let vanished = self.entries.get_mut(&name).and_then(|entry| entry.vanished.take());
         self.take_in_read(content, now, &mut effects);
@@ -158,6 +173,19 @@ impl Table {
         self.update(&content.name().clone(), |entry| entry.vanished = None);
         self.take_in_read(content, now, &mut effects);
         effects
+    }
+
+    /// Whether a write that waits for its answer was sent before the server went back in time.
+    fn is_of_earlier_epoch(&self, name: &ObjectName) -> bool {
+        self.writes.get(name).is_some_and(|flight| flight.epoch != self.epoch)
+    }
+
+    /// Whether an answer shows the object at an earlier state than what was known when it was asked for.
+    fn is_newer(&self, known: &ObjectVersion, answer: &Content) -> bool {
+        known.is_current
+            && known.epoch == self.epoch
+            && answer.uid() == Some(&known.uid)
+            && answer.version().is_some_and(|version| known.version.is_newer_than(version))
     }
 
     fn take_in_read(&mut self, content: Content, now: Instant, effects: &mut Effects) {
@@ -185,7 +213,8 @@ impl Table {
         self.doubtful.remove(name);
         let Some(entry) = self.entries.get(name) else { return effects };
         let Some(known) = known else { return effects };
-        if !entry.is_same_object(Some(&known.uid)) || entry.content.version() != Some(&known.version) {
+        let is_known = entry.is_same_object(Some(&known.uid)) && entry.content.version() == Some(&known.version);
+        if !is_known || known.epoch != self.epoch {
             return effects;
         }
         self.bury(name, &known.uid, true);
@@ -211,7 +240,7 @@ impl Table {
     /// Remembers a deletion until the watch tells of it. One that vanished from its watch will never be told of again.
     fn bury(&mut self, name: &ObjectName, uid: &Arc<str>, is_seen_gone: bool) {
         let Some(entry) = self.entries.get(name).filter(|entry| entry.vanished.is_none()) else { return };
-        let last = entry.content.version().cloned();
+        let last = entry.content.version().filter(|_| entry.epoch == self.epoch).cloned();
         self.tombstones.insert(name.clone(), Tombstone { uid: uid.clone(), last, is_seen_gone });
     }
 

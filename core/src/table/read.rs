@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::entry::Content;
+use super::entry::{Content, Entry};
 use super::watches::WatchId;
 use super::{Lookup, ObjectVersion, Table};
 use crate::contract::ObjectName;
@@ -20,8 +20,13 @@ impl Table {
 
     /// Which state of which object is known under this name, for [`Table::observed_absent`].
     pub fn known(&self, name: &ObjectName) -> Option<ObjectVersion> {
-        let content = &self.entries.get(name)?.content;
-        Some(ObjectVersion { uid: content.uid()?.clone(), version: content.version()?.clone() })
+        let Entry { content, epoch, .. } = self.entries.get(name)?;
+        Some(ObjectVersion {
+            uid: content.uid()?.clone(),
+            version: content.version()?.clone(),
+            epoch: self.epoch,
+            is_current: *epoch == self.epoch,
+        })
     }
 
     /// Whether a child of this name left the selection and nobody answered yet what became of it.

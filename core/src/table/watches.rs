@@ -1,7 +1,7 @@
 //! The watches that fill a table, and how far each of them has told its story.
 
 use std::cmp::Ordering;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Table;
@@ -46,8 +46,6 @@ pub(super) struct Membership {
     /// The newest of our own writes in this scope.
     pub(super) own: Option<ResourceVersion>,
     pub(super) list: Option<Listing>,
-    /// Another watch saw that the server went back in time: the next list replaces all.
-    pub(super) replace: bool,
 }
 
 /// A list that is being received.
@@ -56,8 +54,8 @@ pub(super) struct Listing {
     /// For consistent lists: what the server can't be behind of unless it went back in time.
     pub(super) floor: Option<ResourceVersion>,
     pub(super) seen: HashSet<ObjectName>,
-    /// Older than what we have; right after all if the server went back in time.
-    pub(super) outdated: Vec<Content>,
+    /// Last listed at a state older than what we have.
+    pub(super) outdated: HashMap<ObjectName, Content>,
 }
 
 impl Membership {
@@ -93,7 +91,7 @@ impl Table {
         }
         let id = WatchId(self.next_watch);
         self.next_watch += 1;
-        let watch = Membership { scope: scope.clone(), users: 1, told: None, own: None, list: None, replace: false };
+        let watch = Membership { scope: scope.clone(), users: 1, told: None, own: None, list: None };
         self.watches.insert(id, watch);
         (id, true)
     }

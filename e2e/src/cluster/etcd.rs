@@ -4,6 +4,8 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
 use super::{Cluster, until_ready};
@@ -88,12 +90,26 @@ impl Cluster {
     /// # Errors
     /// When the data can't be copied or a program does not become ready again.
     pub async fn restore(&mut self, snapshot: &Snapshot) -> crate::Result<()> {
+        self.restore_ahead(snapshot, 0).await
+    }
+
+    /// The same, but versions count from so many further on, as after `etcdutl snapshot restore --bump-revision`.
+    ///
+    /// # Errors
+    /// When the data can't be copied or a program does not become ready again.
+    pub async fn restore_ahead(&mut self, snapshot: &Snapshot, versions: usize) -> crate::Result<()> {
         self.stop_apiserver();
         self.stop_etcd().await?;
         let data = self.folder.join(DATA);
         fs::remove_dir_all(&data).with_context(|| format!("cannot remove {}", data.display()))?;
         copy(&snapshot.folder.join(DATA), &data)?;
         self.start_etcd().await?;
+        let client = etcd_client(&self.etcd_url())?;
+        // Each write of anything is a version.
+        let put = json!({"key": BASE64.encode("e2e/version"), "value": ""});
+        for _ in 0..versions {
+            post(&client, "/v3/kv/put", &put).await?;
+        }
         self.start_apiserver().await
     }
 }

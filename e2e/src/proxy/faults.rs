@@ -115,6 +115,17 @@ impl Fault {
         }
     }
 
+    /// 504, as a server answers that is asked for a version which it has not come to yet.
+    #[must_use]
+    pub fn version_too_large() -> Self {
+        let mut fault = Self::status(504, "Timeout", "Too large resource version");
+        if let Self::Answer { body, .. } = &mut fault {
+            let cause = json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
+            body["details"] = json!({"causes": [cause], "retryAfterSeconds": 1});
+        }
+        fault
+    }
+
     /// 429 with `Retry-After`, in seconds.
     #[must_use]
     pub fn too_many_requests(retry_after: u32) -> Self {

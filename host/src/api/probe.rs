@@ -2,7 +2,10 @@
 
 use super::{ApiError, ApiServer};
 use operator_core::breaker::{Admission, Signal};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long an answer may take. A connection that leads nowhere any more must not hide for long that the server is back.
+const ANSWER: Duration = Duration::from_secs(5);
 
 impl ApiServer {
     /// Watches over the breaker for as long as the process runs: when it opens, one cheap request at a time tells when to close it.
@@ -21,7 +24,7 @@ impl ApiServer {
                 Admission::Wait(until) => tokio::time::sleep_until(until.into()).await,
                 Admission::Probe => {
                     // Any authenticated user may read it; any answer but a server error shows a server at work.
-                    let signal = match self.get("/readyz").await {
+                    let signal = match self.read("/readyz", ANSWER).await {
                         Err(ApiError::Transport { .. }) => Signal::Transport,
                         Err(ApiError::Answer(answer)) if answer.code >= 500 => Signal::Unavailable,
                         Err(ApiError::Answer(answer)) if answer.code == 429 => {

@@ -15,6 +15,8 @@ pub(super) type InputDigest = [u8; 16];
 pub(super) struct KeyMemory {
     /// The primary's uid: another uid is another object, with nothing to remember.
     pub(super) uid: String,
+    /// When the server has gone back in time since, the versions that are remembered mean nothing.
+    epoch: u64,
     /// Children by identity; those no longer wanted are dropped when a pass settles.
     pub(super) children: HashMap<(TypeRef, ObjectName), ChildMemory>,
     /// What the last pass was given that settled, or failed for good; None where the outcome depends on time.
@@ -28,10 +30,10 @@ pub(super) struct KeyMemory {
 }
 
 impl KeyMemory {
-    /// Forgets everything if the object of this name is another one than before.
-    pub(super) fn belongs_to(&mut self, uid: &str) {
-        if self.uid != uid {
-            *self = Self { uid: uid.to_owned(), ..Self::default() };
+    /// Forgets everything if the object of this name is another one than before, or the server another one.
+    pub(super) fn belongs_to(&mut self, uid: &str, epoch: u64) {
+        if self.uid != uid || self.epoch != epoch {
+            *self = Self { uid: uid.to_owned(), epoch, ..Self::default() };
         }
     }
 

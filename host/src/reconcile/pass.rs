@@ -131,7 +131,7 @@ impl Pass<'_> {
                 return Err(Next::Done);
             }
         };
-        self.memory.belongs_to(&primary.meta.uid);
+        self.memory.belongs_to(&primary.meta.uid, self.shared.watches.epoch());
         if primary.meta.terminating {
             // Its children are the garbage collector's; none is made again.
             self.shared.wait_for(self.key, HashSet::new());

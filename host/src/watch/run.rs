@@ -9,7 +9,7 @@ use operator_core::table::{Change, Content, Effects, Lookup, Origin, Scope, Watc
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -23,6 +23,8 @@ pub(super) struct Task {
     scope: Scope,
     relist: Arc<Notify>,
     stop: CancellationToken,
+    /// Whether the breaker is open.
+    is_open: watch::Receiver<bool>,
     reflector: Reflector,
     has_listed: bool,
     /// The type's definition may have changed since it was asked for.
@@ -38,8 +40,8 @@ impl Task {
         relist: Arc<Notify>,
         stop: CancellationToken,
     ) -> Self {
-        let reflector = Reflector::new(fastrand::u64(..));
-        Self { shared, watched, id, scope, relist, stop, reflector, has_listed: false, is_stale: false }
+        let (is_open, reflector) = (shared.api.breaker(), Reflector::new(fastrand::u64(..)));
+        Self { shared, watched, id, scope, relist, stop, is_open, reflector, has_listed: false, is_stale: false }
     }
 
     /// Runs until it is stopped.
@@ -55,7 +57,8 @@ impl Task {
                 Step::Send(request) => self.send(request).await,
                 Step::Wait(until) => tokio::select! {
                     () = tokio::time::sleep_until(until.into()) => {}
-                    () = self.relist.notified() => self.reflector.relist(),
+                    () = self.relist.notified() => self.list_anew(),
+                    () = closes(&mut self.is_open) => self.reflector.server_is_back(Instant::now()),
                 },
             }
             self.publish();
@@ -71,7 +74,7 @@ impl Task {
             Err(fault) => return self.reflector.failed(fault, Instant::now()),
         };
         if let Request::Watch { from, .. } = &request
-            && matches!(self.reflector.state(), State::Failing { .. })
+            && self.reflector.is_lost()
             && let Err(error) = self.check_version(from).await
         {
             return self.failed(&error);
@@ -104,7 +107,7 @@ impl Task {
         }
     }
 
-    /// A server that is back after an outage may have been restored from a backup: then a watch from our version would be accepted, and
+    /// A server behind a line that broke may have been restored from a backup: then a watch from our version would be accepted, and
     /// silent until the server comes that far. A list of nothing, not older than that, tells.
     async fn check_version(&self, from: &ResourceVersion) -> Result<(), ApiError> {
         let Some(resource) = self.shared.discovery.known(&self.watched.type_ref) else { return Ok(()) };
@@ -112,6 +115,14 @@ impl Task {
         let list = Request::List { not_older_than: Some(from.clone()), limit: None, page: None };
         let path = request::path(&resource, &nothing, &self.shared.installation, &list);
         self.shared.api.get(&path).await.map(drop)
+    }
+
+    /// The server went back in time. From here on it is the reflector that says that nothing is to be trusted.
+    fn list_anew(&mut self) {
+        self.reflector.relist();
+        if let Some(running) = self.watched.running().get_mut(&self.id) {
+            running.standing.follow_again();
+        }
     }
 
     fn failed(&mut self, error: &ApiError) {
@@ -132,7 +143,7 @@ impl Task {
             let line = tokio::select! {
                 biased;
                 line = lines.next() => line,
-                () = self.relist.notified() => return self.reflector.relist(),
+                () = self.relist.notified() => return self.list_anew(),
                 () = tokio::time::sleep_until(silence_ends.into()) => {
                     return self.reflector.silent(Instant::now());
                 }
@@ -261,6 +272,7 @@ impl Task {
             Some(running) => running.standing.update(&self.reflector, Instant::now()),
             None => return,
         };
+        self.shared.published.notify_waiters();
         if is_new {
             self.log();
         }
@@ -293,4 +305,15 @@ impl Task {
             }
         }
     }
+}
+
+/// Waits until the breaker closes, or shows that it has.
+async fn closes(is_open: &mut watch::Receiver<bool>) {
+    while is_open.changed().await.is_ok() {
+        if !*is_open.borrow_and_update() {
+            return;
+        }
+    }
+    // The process ends.
+    std::future::pending().await
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 /// How a type stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TypeState {
-    /// Not all of its watches have given a first answer.
+    /// Not all of its watches have given a first answer, or one since the server went back in time.
     Syncing,
     /// The server refuses its first list for a reason of its own, as where an aggregated API has nobody behind it.
     Failing {
@@ -67,6 +67,11 @@ impl TypeState {
 pub(super) struct Standing {
     state: State,
     is_trusted: bool,
+    /// The server went back in time, which the watch does not know yet.
+    is_distrusted: bool,
+    is_lost: bool,
+    /// It was not found again soon after an outage.
+    is_given_up: bool,
     was_synced: bool,
     /// Since when the type is away, in whichever way.
     away_since: Option<Instant>,
@@ -76,12 +81,45 @@ pub(super) struct Standing {
 
 impl Standing {
     pub(super) fn new() -> Self {
-        Self { state: State::Syncing, is_trusted: false, was_synced: false, away_since: None, failing_since: None }
+        Self {
+            state: State::Syncing,
+            is_trusted: false,
+            is_distrusted: false,
+            is_lost: false,
+            is_given_up: false,
+            was_synced: false,
+            away_since: None,
+            failing_since: None,
+        }
+    }
+
+    /// The server went back in time: nothing is to be trusted until the watch has listed anew, whatever its reflector says until
+    /// [`Standing::follow_again`].
+    pub(super) fn distrust(&mut self) {
+        (self.is_trusted, self.is_distrusted) = (false, true);
+    }
+
+    /// The reflector knows as well.
+    pub(super) fn follow_again(&mut self) {
+        self.is_distrusted = false;
+    }
+
+    /// Whether the line broke, and the server has not shown since how far it is.
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    /// A lost watch is waited for no longer: what it told is not to be trusted until it is found again.
+    pub(super) fn give_up_if_lost(&mut self) {
+        self.is_given_up = self.is_lost;
+        self.is_trusted &= !self.is_lost;
     }
 
     /// Takes over what a reflector says; whether its state is another one than before.
     pub(super) fn update(&mut self, reflector: &Reflector, now: Instant) -> bool {
-        self.is_trusted = reflector.is_trusted();
+        self.is_lost = reflector.is_lost();
+        self.is_given_up &= self.is_lost;
+        self.is_trusted = reflector.is_trusted() && !self.is_distrusted && !self.is_given_up;
         self.was_synced |= self.is_trusted;
         match reflector.state() {
             State::Absent { .. } | State::Forbidden { .. } => _ = self.away_since.get_or_insert(now),
@@ -111,6 +149,7 @@ impl Standing {
                 TypeState::Forbidden { message: message.clone(), since, was_synced }
             }
             _ if self.is_trusted => TypeState::Synced,
+            _ if self.is_distrusted => TypeState::Syncing,
             (State::Failing { message }, _) => {
                 TypeState::Failing { message: message.clone(), since: self.failing_since.unwrap_or_else(Instant::now) }
             }
@@ -175,6 +214,43 @@ mod tests {
         let expected =
             TypeState::Failing { message: "service unavailable".into(), since: start + Duration::from_secs(1) };
         assert_eq!(combine([&standing].into_iter()), expected);
+    }
+
+    #[test]
+    fn a_type_that_is_not_found_again_after_an_outage_fails_until_it_is() {
+        let (now, mut standing) = (Instant::now(), Standing::new());
+        let mut reflector = synced(now);
+        reflector.failed(Fault::lost("connection refused"), now);
+        standing.update(&reflector, now);
+        assert_eq!(combine([&standing].into_iter()), TypeState::Synced);
+        standing.give_up_if_lost();
+        assert!(matches!(combine([&standing].into_iter()), TypeState::Failing { .. }));
+        reflector.server_is_back(now);
+        let later = now + Duration::from_secs(1);
+        assert!(matches!(reflector.next(later), Step::Send(_)));
+        standing.update(&reflector, later);
+        assert!(matches!(combine([&standing].into_iter()), TypeState::Failing { .. }));
+        reflector.opened(later);
+        standing.update(&reflector, later);
+        assert_eq!(combine([&standing].into_iter()), TypeState::Synced);
+    }
+
+    #[test]
+    fn a_type_of_a_server_that_went_back_is_synced_again_only_by_a_list_that_began_since() {
+        let (now, mut standing) = (Instant::now(), Standing::new());
+        let mut reflector = synced(now);
+        standing.update(&reflector, now);
+        standing.distrust();
+        standing.update(&reflector, now);
+        assert_eq!(combine([&standing].into_iter()), TypeState::Syncing);
+        reflector.relist();
+        standing.follow_again();
+        standing.update(&reflector, now);
+        assert_eq!(combine([&standing].into_iter()), TypeState::Syncing);
+        assert!(matches!(reflector.next(now), Step::Send(_)));
+        let _ = reflector.bookmark(ResourceVersion::new("4"), true, now);
+        standing.update(&reflector, now);
+        assert_eq!(combine([&standing].into_iter()), TypeState::Synced);
     }
 
     #[test]

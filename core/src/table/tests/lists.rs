@@ -106,11 +106,16 @@ fn a_server_that_went_back_in_time_starts_a_new_epoch() {
     let _ = bench.upserted(&draft("a", "u1", 500));
     let _ = bench.own_write(&draft("b", "u2", 600));
     let _ = bench.upserted(&draft("c", "u3", 700));
-    let effects = bench.list(450, &[draft("a", "u1", 400), draft("b", "u2", 410)]);
-    assert!(effects.went_back);
+    let _ = bench.upserted(&draft("d", "u4", 420));
+    let restored = [draft("a", "u1", 400), draft("b", "u2", 410), draft("d", "u4", 420)];
+    assert!(bench.list(450, &restored).went_back);
+    let effects = bench.list(451, &restored);
+    assert!(!effects.went_back);
     assert_eq!(bench.shows("a").as_deref(), Some("u1@400"));
     assert_eq!(bench.shows("b").as_deref(), Some("u2@410"), "the fence outlived its epoch");
     assert_eq!(bench.shows("c"), None);
+    let is_told = |name: &str| effects.changes.iter().any(|change| *change.name.name == *name);
+    assert!(is_told("d"), "version 420 need not be the 420 of before");
     let _ = bench.upserted(&draft("a", "u1", 451));
     assert_eq!(bench.shows("a").as_deref(), Some("u1@451"), "the table froze");
 }
@@ -123,14 +128,76 @@ fn a_new_epoch_holds_for_the_other_watches_too() {
     let _ = bench.table.list_completed(single, &version(900), bench.now);
     // The first list after the restore is that of everything; what the single watch once told must not stand against
     // it.
-    let effects = bench.list(450, &[draft("a", "u1", 400)]);
-    assert!(effects.went_back);
+    assert!(bench.list(450, &[draft("a", "u1", 400)]).went_back);
+    assert!(!bench.list(450, &[draft("a", "u1", 400)]).went_back);
     assert_eq!(bench.shows("a").as_deref(), Some("u1@400"));
     // The single watch lists: not again a new epoch, and nothing of the new one is lost.
     bench.table.list_started(single, true);
     let _ = bench.table.upserted(single, draft("a", "u1", 400).content(), bench.now);
     assert!(!bench.table.list_completed(single, &version(451), bench.now).went_back);
     assert_eq!(bench.shows("a").as_deref(), Some("u1@400"));
+}
+
+#[test]
+fn a_server_that_has_come_past_our_version_since_it_went_back_is_noticed_by_what_it_lists() {
+    let mut bench = Bench::of_everything();
+    let _ = bench.upserted(&draft("a", "u1", 90));
+    let _ = bench.own_write(&draft("b", "u2", 95));
+    assert!(bench.list(400, &[draft("a", "u1", 40), draft("b", "u2", 95)]).went_back);
+    let _ = bench.list(401, &[draft("a", "u1", 40)]);
+    assert_eq!(bench.shows("a").as_deref(), Some("u1@40"));
+    assert_eq!(bench.shows("b"), None);
+}
+
+#[test]
+fn a_streamed_list_may_begin_with_an_older_state() {
+    let mut bench = Bench::of_everything();
+    let _ = bench.upserted(&draft("a", "u", 80));
+    let _ = bench.own_write(&draft("a", "u", 95));
+    assert!(!bench.list(96, &[draft("a", "u", 80), draft("a", "u", 95)]).went_back);
+    // And one that is older than our write as a whole shows an older state until its end.
+    let _ = bench.own_write(&draft("a", "u", 99));
+    bench.table.list_started(bench.watch, false);
+    let _ = bench.upserted(&draft("a", "u", 95));
+    assert!(!bench.table.list_completed(bench.watch, &version(97), bench.now).went_back);
+    assert_eq!(bench.shows("a").as_deref(), Some("u@99"));
+}
+
+#[test]
+fn an_epoch_that_another_type_discovered_replaces_everything_and_is_discovered_once() {
+    let mut bench = Bench::of_everything();
+    let _ = bench.upserted(&draft("a", "u1", 90));
+    let _ = bench.upserted(&draft("b", "u2", 95));
+    let _ = bench.table.own_delete(&name("b"), &"u2".into());
+    bench.table.list_started(bench.watch, true);
+    bench.table.start_epoch();
+    for object in [draft("a", "u1", 40), draft("b", "u2", 41)] {
+        let _ = bench.upserted(&object);
+    }
+    assert!(!bench.table.list_completed(bench.watch, &version(50), bench.now).went_back);
+    assert_eq!(bench.shows("a").as_deref(), Some("u1@40"));
+    assert_eq!(bench.shows("b").as_deref(), Some("u2@41"), "what was deleted is there again");
+}
+
+#[test]
+fn answers_from_before_the_epoch_tell_nothing() {
+    let mut bench = Bench::of_everything();
+    for object in [draft("a", "u1", 80), draft("b", "u2", 81), draft("c", "u3", 82)] {
+        let _ = bench.upserted(&object);
+    }
+    bench.table.write_started(&name("a"));
+    bench.table.write_started(&name("b"));
+    let known = bench.table.known(&name("c"));
+    bench.table.start_epoch();
+    let _ = bench.own_write(&draft("a", "u1", 90));
+    let _ = bench.table.own_delete(&name("b"), &"u2".into());
+    let _ = bench.table.observed_absent(&name("c"), known.as_ref());
+    let restored = [draft("a", "u1", 40), draft("b", "u2", 41), draft("c", "u3", 42)];
+    assert!(!bench.list(50, &restored).went_back);
+    for (object, shown) in [("a", "u1@40"), ("b", "u2@41"), ("c", "u3@42")] {
+        assert_eq!(bench.shows(object).as_deref(), Some(shown));
+    }
+    assert!(bench.table.is_doubtful(&name("a")) && bench.table.is_doubtful(&name("b")));
 }
 
 #[test]

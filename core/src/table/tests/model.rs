@@ -114,6 +114,8 @@ struct World {
     /// By name: the newest version that somebody was woken for.
     woken: BTreeMap<String, u64>,
     foreign_wakes: usize,
+    /// Went back in time; whether the table knows.
+    restored: Option<bool>,
     now: Instant,
 }
 
@@ -139,6 +141,7 @@ impl World {
             answered: BTreeMap::new(),
             woken: BTreeMap::new(),
             foreign_wakes: 0,
+            restored: None,
             now: Instant::now(),
         }
     }
@@ -289,7 +292,12 @@ impl World {
         let (version, live) = (self.version, self.live.len());
         let Some((id, _, connection)) = self.watches.get_mut(watch) else { return };
         let told = self.table.watches[id].told.as_ref().and_then(ResourceVersion::number).unwrap_or(version);
-        let at = version.saturating_sub((lag + live) as u64 * u64::from(lag > 0)).max(told);
+        // A server that has not come so far says so, and is asked for a consistent list.
+        let lag = if told > version { 0 } else { lag };
+        let at = match lag {
+            0 => version,
+            lag => version.saturating_sub((lag + live) as u64).max(told),
+        };
         *connection = Connection::Listing(at);
         self.table.list_started(*id, lag == 0);
     }
@@ -306,12 +314,53 @@ impl World {
             self.take(effects);
         }
         let effects = self.table.list_completed(id, &super::version(at), self.now);
-        self.take(effects);
         self.watches[watch].2 = Connection::Open(at);
+        self.take(effects);
+    }
+
+    /// The server goes back to an earlier version and counts from there again: connections break, answers are lost.
+    fn restore(&mut self, to: u64) {
+        let to = self.version.min(1 + to);
+        self.version = to;
+        self.history.retain(|step| step.version <= to);
+        self.live.clear();
+        for step in &self.history {
+            match &step.after {
+                Some(object) => self.live.insert(step.name, object.clone()),
+                None => self.live.remove(step.name),
+            };
+        }
+        self.answered.clear();
+        self.break_all();
+        while let Some(pending) = self.pending.pop_front() {
+            match pending {
+                Pending::Written(object) => self.lose(&object.name.clone()),
+                Pending::Deleted { name, .. } => self.lose(name),
+                Pending::Read { .. } => {}
+            }
+        }
+        self.restored = Some(false);
+    }
+
+    /// Another type shows that the server went back, if this one has not.
+    fn hear_of_the_epoch(&mut self) {
+        if self.restored == Some(false) {
+            self.table.start_epoch();
+            self.break_all();
+            self.restored = Some(true);
+        }
+    }
+
+    fn break_all(&mut self) {
+        self.watches.iter_mut().for_each(|(_, _, connection)| *connection = Connection::Down);
     }
 
     fn take(&mut self, effects: Effects) {
-        assert!(!effects.went_back, "a server that never went back was taken for one that did");
+        if effects.went_back {
+            assert!(self.restored.is_some(), "a server that never went back was taken for one that did");
+            self.restored = Some(true);
+            self.break_all();
+        }
         self.vanished.extend(effects.vanished);
         for change in effects.changes.into_iter().filter(|change| change.origin == Origin::Watch) {
             self.foreign_wakes += 1;
@@ -344,11 +393,11 @@ impl World {
             self.answer(answer);
             self.never_behind_our_own_writes();
         }
+        while let Some(watch) = self.watches.iter().position(|(.., open)| !matches!(open, Connection::Open(_))) {
+            self.list(watch, 0);
+            self.list_arrives(watch);
+        }
         for watch in 0..self.watches.len() {
-            if !matches!(self.watches[watch].2, Connection::Open(_)) {
-                self.list(watch, 0);
-                self.list_arrives(watch);
-            }
             while self.event(watch) {
                 self.never_behind_our_own_writes();
             }
@@ -417,6 +466,26 @@ proptest! {
         world.settle();
         world.equals_the_server();
         world.nobody_missed_a_change();
+    }
+
+    #[test]
+    fn a_server_that_went_back_is_what_the_table_shows_in_the_end(
+        twice in any::<bool>(),
+        before in prop::collection::vec(action(), 1..40),
+        to in 0..20_u64,
+        unnoticed in prop::collection::vec(action(), 0..10),
+        after in prop::collection::vec(action(), 0..20),
+    ) {
+        let mut world = World::new(twice);
+        before.iter().for_each(|action| world.act(action));
+        world.restore(to);
+        // Nobody acts on what the table shows before it knows.
+        let others = |action: &&Action| !matches!(action, Action::OwnWrite { .. } | Action::OwnDelete { .. });
+        unnoticed.iter().filter(others).for_each(|action| world.act(action));
+        world.hear_of_the_epoch();
+        after.iter().for_each(|action| world.act(action));
+        world.settle();
+        world.equals_the_server();
     }
 
     #[test]

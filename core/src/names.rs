@@ -14,6 +14,8 @@ pub const ORPHAN: &str = "orphan";
 pub const PAUSED_ANNOTATION: &str = "operatorhost.dev/paused";
 /// Annotation on the Lease: names, versions and digests of the holder's modules.
 pub const MODULES_ANNOTATION: &str = "operatorhost.dev/modules";
+/// Annotation on primaries: what the prune guard holds is meant so.
+pub const RELEASE_PRUNE_ANNOTATION: &str = "operatorhost.dev/release-prune";
 /// The host's own condition on every primary.
 pub const RECONCILED: &str = "Reconciled";
 /// Longest field manager that the API server takes, in bytes (apimachinery `validation.FieldManagerMaxLength`).

@@ -63,6 +63,8 @@ pub struct Meta {
     pub orphan_on_prune: bool,
     /// The host's annotation: work on this primary is suspended.
     pub paused: bool,
+    /// The host's annotation: what the prune guard holds of this primary is meant so.
+    pub release_prune: bool,
 }
 
 /// The owner reference that controls an object.
@@ -76,6 +78,13 @@ pub struct ControllerRef {
     pub uid: Arc<str>,
     /// Whether foreground deletion of the owner waits for this object.
     pub block_owner_deletion: bool,
+}
+
+impl ControllerRef {
+    /// Whether the owner is of this type, at whatever version: an owner reference keeps the one that it was written with.
+    pub fn is_a(&self, type_ref: &TypeRef) -> bool {
+        self.type_ref.kind == type_ref.kind && self.type_ref.group() == type_ref.group()
+    }
 }
 
 /// An entry of `metadata.ownerReferences`.

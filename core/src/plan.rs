@@ -7,3 +7,4 @@ pub mod accept;
 pub mod canonical;
 pub mod decide;
 pub mod keep;
+pub mod prune_guard;

@@ -29,6 +29,8 @@ pub enum Reason {
     ChildRejected,
     /// Somebody keeps changing a child back.
     RevertLimit,
+    /// So many children would be pruned that it waits to be confirmed.
+    PruneGuard,
     /// A request failed and is tried again.
     ApplyFailed,
     /// A declared type is not served, or forbidden.
@@ -53,6 +55,7 @@ impl Reason {
             Self::ChildImmutable => "ChildImmutable",
             Self::ChildRejected => "ChildRejected",
             Self::RevertLimit => "RevertLimit",
+            Self::PruneGuard => "PruneGuard",
             Self::ApplyFailed => "ApplyFailed",
             Self::TypeUnavailable => "TypeUnavailable",
             Self::Waiting => "Waiting",

@@ -8,6 +8,7 @@ mod gate;
 mod memory;
 mod outcome;
 mod pass;
+mod prune_guard;
 mod route;
 mod serving;
 mod snapshot;
@@ -27,6 +28,7 @@ use memory::Memories;
 use operator_core::backoff::Bucket;
 use operator_core::contract::TypeRef;
 use operator_core::lead::ModuleVersion;
+use operator_core::plan::prune_guard::PruneGuard;
 use operator_core::queue::{Lane, Options, Priority};
 use serving::Serving;
 use std::collections::{BTreeSet, HashSet};
@@ -57,6 +59,8 @@ pub struct Settings {
     pub retries: Option<Bucket>,
     /// Most children of one object.
     pub max_children: usize,
+    /// Whether outcomes that prune too much at once are held until they are confirmed.
+    pub prune_guard: bool,
 }
 
 /// The keys of one primary type, and the module that serves them.
@@ -70,6 +74,8 @@ pub(crate) struct Operator {
     note: Mutex<Option<String>>,
     /// Told when the definition of the primary type may have changed.
     redefined: Notify,
+    /// What was pruned of late, whichever build wanted it.
+    prune_guard: Mutex<PruneGuard>,
 }
 
 impl Operator {
@@ -80,6 +86,10 @@ impl Operator {
 
     fn moving(&self) -> MutexGuard<'_, ()> {
         self.moving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn prune_guard(&self) -> MutexGuard<'_, PruneGuard> {
+        self.prune_guard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes what became of its file's content, for `/readyz`; whether that is another note than before.
@@ -224,6 +234,7 @@ impl Controller {
                     moving: Mutex::default(),
                     note: Mutex::default(),
                     redefined: Notify::new(),
+                    prune_guard: Mutex::default(),
                 }
             })
             .collect();

@@ -202,6 +202,11 @@ impl Watches {
         self.0.watched(type_ref).map(|watched| watched.read().children(owner_uid)).unwrap_or_default()
     }
 
+    /// How many children of a type are controlled by objects of this one, those that are being deleted left out.
+    pub fn count_children(&self, type_ref: &TypeRef, owners: &TypeRef) -> usize {
+        self.0.watched(type_ref).map_or(0, |watched| watched.read().count_children_of(owners))
+    }
+
     /// Whether a write of this object was lost, so that the next pass has to [`Watches::read`] it.
     pub fn is_doubtful(&self, type_ref: &TypeRef, name: &ObjectName) -> bool {
         self.0.watched(type_ref).is_some_and(|watched| watched.read().is_doubtful(name))

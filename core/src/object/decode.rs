@@ -115,9 +115,8 @@ impl Decoder {
             orphan_on_prune: annotations
                 .and_then(|annotations| annotations.on_prune.as_ref())
                 .is_some_and(|text| text.0 == names::ORPHAN),
-            paused: annotations
-                .and_then(|annotations| annotations.paused.as_ref())
-                .is_some_and(|text| text.0 != "false"),
+            paused: annotations.is_some_and(|annotations| is_set(annotations.paused.as_ref())),
+            release_prune: annotations.is_some_and(|annotations| is_set(annotations.release_prune.as_ref())),
         }
     }
 
@@ -234,7 +233,8 @@ struct WireLabels<'a> {
     installation: Option<Text<'a>>,
 }
 
-/// [`names::DESIRED_ANNOTATION`], [`names::ON_PRUNE_ANNOTATION`], [`names::PAUSED_ANNOTATION`].
+/// [`names::DESIRED_ANNOTATION`], [`names::ON_PRUNE_ANNOTATION`], [`names::PAUSED_ANNOTATION`],
+/// [`names::RELEASE_PRUNE_ANNOTATION`].
 #[derive(Deserialize)]
 struct WireAnnotations<'a> {
     #[serde(borrow, rename = "operatorhost.dev/desired")]
@@ -243,6 +243,13 @@ struct WireAnnotations<'a> {
     on_prune: Option<Text<'a>>,
     #[serde(borrow, rename = "operatorhost.dev/paused")]
     paused: Option<Text<'a>>,
+    #[serde(borrow, rename = "operatorhost.dev/release-prune")]
+    release_prune: Option<Text<'a>>,
+}
+
+/// A switch is on unless it says otherwise.
+fn is_set(annotation: Option<&Text<'_>>) -> bool {
+    annotation.is_some_and(|text| text.0 != "false")
 }
 
 #[derive(Deserialize)]

@@ -81,6 +81,9 @@ fn host_labels_and_annotations_are_read_by_their_constant_names() {
     assert!(decode(&decoder(), &live, None).meta.paused);
     live["metadata"]["annotations"] = json!({ names::PAUSED_ANNOTATION: "false" });
     assert!(!decode(&decoder(), &live, None).meta.paused);
+    assert!(!decode(&decoder(), &live, None).meta.release_prune);
+    live["metadata"]["annotations"] = json!({ names::RELEASE_PRUNE_ANNOTATION: "true" });
+    assert!(decode(&decoder(), &live, None).meta.release_prune);
     live["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     assert!(decode(&decoder(), &live, None).meta.terminating);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::entry::{Content, Entry};
 use super::watches::WatchId;
 use super::{Lookup, ObjectVersion, Table};
-use crate::contract::ObjectName;
+use crate::contract::{ObjectName, TypeRef};
 use crate::object::Stored;
 
 impl Table {
@@ -41,6 +41,13 @@ impl Table {
         let mut children: Vec<_> = objects.collect();
         children.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
         children
+    }
+
+    /// How many readable objects that are not being deleted are controlled by objects of this type.
+    pub fn count_children_of(&self, owners: &TypeRef) -> usize {
+        let objects = self.entries.iter().filter_map(|(_, entry)| entry.content.present());
+        let lasting = objects.filter(|object| !object.meta.terminating);
+        lasting.filter(|object| object.meta.controller.as_deref().is_some_and(|owner| owner.is_a(owners))).count()
     }
 
     /// The names that a watch selects, in no order; unreadable objects too.

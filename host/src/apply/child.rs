@@ -45,6 +45,16 @@ pub(crate) enum Step {
     Orphan(Arc<Stored>),
 }
 
+impl Step {
+    /// The object that the step is about; None where nothing is yet.
+    pub(crate) fn live(&self) -> Option<&Arc<Stored>> {
+        match self {
+            Self::Create(_) => None,
+            Self::Change(_, live) | Self::Disown(live) | Self::Delete(live) | Self::Orphan(live) => Some(live),
+        }
+    }
+}
+
 /// What a step did.
 pub(crate) enum Written {
     /// The server's copy after a create.

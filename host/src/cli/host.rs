@@ -89,6 +89,21 @@ pub(super) struct HostArgs {
     )]
     retry_burst: u32,
 
+    /// Hold an outcome that prunes all of an object's several children, or makes more than half of a module's children go within a
+    /// minute, until the module confirms it, a minute has passed, or the object is annotated
+    #[arg(
+        long,
+        env = "OPERATOR_PRUNE_GUARD",
+        value_name = "BOOL",
+        default_value_t = false,
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        help_heading = "Work queue"
+    )]
+    prune_guard: bool,
+
     #[command(flatten)]
     leader_election: LeaderElectionArgs,
 
@@ -187,6 +202,7 @@ fn start(args: &HostArgs, election: Option<Config>, handle: Handle) -> Result<Ho
         resync: args.resync,
         retries: args.retry_qps.and_then(|qps| Bucket::new(qps, args.retry_burst)),
         max_children: MAX_CHILDREN,
+        prune_guard: args.prune_guard,
     };
     let health = Health::new();
     let mut controller =

@@ -3,6 +3,7 @@
 use super::QueueKey;
 use operator_core::contract::{ObjectName, TypeRef};
 use operator_core::plan::decide::ChildMemory;
+use operator_core::plan::prune_guard::Held;
 use operator_core::status::Flapping;
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -19,6 +20,8 @@ pub(super) struct KeyMemory {
     epoch: u64,
     /// Children by identity; those no longer wanted are dropped when a pass settles.
     pub(super) children: HashMap<(TypeRef, ObjectName), ChildMemory>,
+    /// Prunes that wait to be confirmed.
+    pub(super) held: Option<Held>,
     /// What the last pass was given that settled, or failed for good; None where the outcome depends on time.
     pub(super) settled: Option<InputDigest>,
     /// Finds a status that differs on equal input.

@@ -44,7 +44,7 @@ pub(super) struct Planned {
 }
 
 impl Planned {
-    fn problem(&mut self, problem: Problem, again: Again) {
+    pub(super) fn problem(&mut self, problem: Problem, again: Again) {
         self.problems.push(problem);
         self.again = self.again.max(again);
     }
@@ -93,6 +93,9 @@ impl Pass<'_> {
         }
         if !unknown {
             self.plan_prunes(taken, &mut planned);
+            if self.shared.settings.prune_guard {
+                self.guard_prunes(taken, &mut planned);
+            }
         }
         Ok(planned)
     }

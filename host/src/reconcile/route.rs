@@ -112,7 +112,7 @@ impl Shared {
 /// The name of the primary that controls a child; None when another type does. The version in an owner reference may be an older one.
 fn parent(primary: &TypeRef, namespaced: bool, child: &Stored) -> Option<ObjectName> {
     let controller = child.meta.controller.as_deref()?;
-    (controller.type_ref.kind == primary.kind && controller.type_ref.group() == primary.group()).then(|| ObjectName {
+    controller.is_a(primary).then(|| ObjectName {
         namespace: child.meta.name.namespace.clone().filter(|_| namespaced),
         name: controller.name.clone(),
     })

@@ -59,16 +59,23 @@ impl Taken {
     pub(super) fn input(&self, module: &str) -> u64 {
         let mut hasher = DefaultHasher::new();
         module.hash(&mut hasher);
+        self.shown(|_| true).hash(&mut hasher);
+        self.unavailable.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Digest of what the module saw of the primary but its status, and of these children; of no resourceVersions.
+    pub(super) fn shown(&self, is_asked: impl Fn(&Stored) -> bool) -> u64 {
+        let mut hasher = DefaultHasher::new();
         for path in [&["spec"][..], &["metadata", "labels"], &["metadata", "annotations"]] {
             self.primary.part(path).map(|raw| raw.get()).hash(&mut hasher);
         }
-        for (_, stored) in &self.children {
+        for stored in self.children.iter().map(|(_, stored)| stored).filter(|stored| is_asked(stored)) {
             stored.meta.uid.hash(&mut hasher);
             for part in ["spec", "data", "status"] {
                 stored.part(&[part]).map(|raw| raw.get()).hash(&mut hasher);
             }
         }
-        self.unavailable.hash(&mut hasher);
         hasher.finish()
     }
 

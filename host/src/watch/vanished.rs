@@ -4,7 +4,6 @@ use super::{Shared, TypeState, WatchedType, request};
 use crate::api::ApiError;
 use operator_core::backoff::Backoff;
 use operator_core::contract::ObjectName;
-use operator_core::object::ControllerRef;
 use operator_core::reflector::FaultKind;
 use operator_core::table::{Content, Effects, Lookup, Vanished};
 use std::sync::Arc;
@@ -63,7 +62,11 @@ impl Shared {
         let Some(controller) = child.meta.controller.as_deref() else { return false };
         let parents: Vec<_> = {
             let types = self.types.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-            types.values().filter(|parents| parents.is_watched() && is_type(controller, parents)).cloned().collect()
+            types
+                .values()
+                .filter(|parents| parents.is_watched() && controller.is_a(&parents.type_ref))
+                .cloned()
+                .collect()
         };
         parents.iter().any(|parents| {
             let names = [child.meta.name.namespace.clone(), None];
@@ -101,8 +104,4 @@ impl Shared {
         let decoded = self.decoder.decode_over(&body, type_ref, known);
         Content::from_decoded(decoded).map(Some).map_err(|error| unreadable(error.to_string()))
     }
-}
-
-fn is_type(controller: &ControllerRef, parents: &WatchedType) -> bool {
-    controller.type_ref.kind == parents.type_ref.kind && controller.type_ref.group() == parents.type_ref.group()
 }

@@ -146,6 +146,11 @@ impl Answer {
         self.code == 404 && self.details.kind.is_empty()
     }
 
+    /// Whether the namespace is being deleted, in which nothing can be made any more for as long as it is there.
+    pub fn is_namespace_terminating(&self) -> bool {
+        self.details.causes.iter().any(|cause| cause.reason == "NamespaceTerminating")
+    }
+
     /// Whether the server does not know versions as new as ours: it lags, or was restored from a backup.
     pub fn is_version_ahead(&self) -> bool {
         self.details.causes.iter().any(|cause| cause.reason == "ResourceVersionTooLarge")

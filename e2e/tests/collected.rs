@@ -1,10 +1,11 @@
-//! What the garbage collector of a whole control plane makes of children.
+//! What the garbage collector and the namespace controller of a whole control plane make of primaries and children.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use operator_e2e::client::{CONFIG_MAPS, Resource};
+use operator_e2e::client::{CONFIG_MAPS, NAMESPACES, Resource};
 use operator_e2e::cluster::ADMIN;
-use operator_e2e::objects::{PROBES, is_settled, probe};
+use operator_e2e::objects::{PROBES, WEB_APPS, is_settled, probe, web_app};
 use operator_e2e::{Cluster, Host, Mark, Result, eventually, modules};
 use serde_json::{Value, json};
 
@@ -44,5 +45,63 @@ async fn children_go_with_their_parent_and_what_was_cut_loose_stays() -> Result<
 
     let deletes = cluster.audit().since(Mark::START).await?.by_agent("operator-host/").verb("delete");
     assert!(deletes.is_empty(), "deleting is the collector's: {deletes}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_namespace_goes_with_all_that_is_in_it_and_nothing_is_made_again() -> Result<()> {
+    const KEYS: usize = 20;
+    /// Long enough for a hot loop to show.
+    const A_WHILE: Duration = Duration::from_secs(3);
+    let cluster = Cluster::full().await?;
+    cluster.install_definitions().await?;
+    let (client, namespace) = (cluster.client(), cluster.namespace("goes").await?);
+    let mut host = Host::spawn(&cluster.kubeconfig(ADMIN)?, &[modules::webapp().await?], &[])?;
+    host.wait_ready().await?;
+    let names: Vec<String> = (0..KEYS).map(|number| format!("shop-{number}")).collect();
+    for name in &names {
+        client.create(&WEB_APPS, &web_app(&namespace, name)).await?;
+    }
+    for name in &names {
+        let is_ready = || async {
+            let object = client.get(&WEB_APPS, &namespace, name).await?;
+            anyhow::ensure!(object["status"]["readyReplicas"] == 2, "{}", object["status"]);
+            is_settled(&object)
+        };
+        eventually(&format!("{name} is ready"), SOON, is_ready).await;
+    }
+
+    let (mark, said) = (cluster.audit().mark().await?, host.log().lines().count());
+    client.delete(&NAMESPACES, "", &namespace).await?;
+    eventually("the namespace goes", SOON, || async {
+        match client.find(&NAMESPACES, "", &namespace).await? {
+            None => Ok(()),
+            Some(left) => Err(anyhow::anyhow!("{}", left["status"])),
+        }
+    })
+    .await;
+    tokio::time::sleep(A_WHILE).await;
+
+    let requests = cluster.audit().since(mark).await?.by_agent("operator-host/").within(&namespace).beyond_watches();
+    let (mut of_key, mut of_child) = (BTreeMap::<&str, usize>::new(), BTreeMap::<(&str, &str), usize>::new());
+    for request in &requests {
+        *of_key.entry(&request.name).or_default() += 1;
+        if request.is_write() && request.resource != "webapps.webapp.example.com" {
+            *of_child.entry((&request.resource, &request.name)).or_default() += 1;
+        }
+    }
+    assert!(of_child.values().all(|tries| *tries <= 1), "a child was tried again: {of_child:?}\n{requests}");
+    assert!(of_key.values().all(|requests| *requests <= 10), "{of_key:?}\n{requests}");
+    let log = host.log();
+    let said: Vec<&str> = log.lines().skip(said).collect();
+    assert!(said.len() <= 6 * KEYS, "{} lines:\n{}", said.len(), said.join("\n"));
+    println!("{} requests, {} lines of log", requests.len(), said.len());
+
+    // Everybody else is served.
+    client.create(&WEB_APPS, &web_app("default", "shop")).await?;
+    eventually("another namespace's WebApp is settled", SOON, || async {
+        is_settled(&client.get(&WEB_APPS, "default", "shop").await?)
+    })
+    .await;
     Ok(())
 }

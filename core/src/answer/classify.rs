@@ -87,7 +87,7 @@ fn is_yaml_duplicate(answer: &Answer) -> bool {
 }
 
 fn forbidden(answer: &Answer) -> Class {
-    if causes(answer, |cause| cause.reason == "NamespaceTerminating") || says(answer, &TERMINATING) {
+    if answer.is_namespace_terminating() || says(answer, &TERMINATING) {
         return Class::Terminating;
     }
     // A policy's own words may speak of quotas.

@@ -12,7 +12,7 @@ use operator_core::reconciled::{Problem, Reason};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a full quota, or a namespace that goes away, is left alone: neither heats the key up.
+/// How long a full quota, or a type that goes away, is left alone: neither heats the key up.
 const NO_HEAT: Duration = Duration::from_secs(30);
 
 /// What a class of answers means for a key: the condition's reason, when to try again, whether the answer stands.
@@ -20,6 +20,8 @@ fn verdict(class: Class, answer: &Answer) -> (Reason, Again, bool) {
     match class {
         Class::ModuleError | Class::Invalid => (Reason::ChildRejected, Again::OnChange, true),
         Class::Immutable => (Reason::ChildImmutable, Again::OnChange, true),
+        // Not asked again for: what belongs to the namespace goes with it.
+        Class::Terminating if answer.is_namespace_terminating() => (Reason::ApplyFailed, Again::OnChange, true),
         Class::Quota | Class::Terminating => (Reason::ApplyFailed, Again::After(NO_HEAT), false),
         Class::TooMany => (Reason::ApplyFailed, answer.retry_after.map_or(Again::Backoff, Again::After), false),
         Class::Ok

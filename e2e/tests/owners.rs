@@ -1,6 +1,6 @@
 //! An object of a wanted name that is not the WebApp's: it stays as it is, and the condition names it and its controller.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use operator_e2e::client::{CONFIG_MAPS, DEPLOYMENTS, SERVICES};
 use operator_e2e::objects::{WEB_APPS, condition, web_app};
@@ -36,16 +36,20 @@ async fn an_object_without_owner_is_left_alone_and_its_name_taken_when_it_is_fre
     assert!(message.contains(&named) && message.contains("has no controller"), "{message}");
     untouched_and_sibling_applied(&stage, &foreign).await?;
 
+    let mark = stage.mark().await?;
     stage.client.delete(&DEPLOYMENTS, &stage.namespace, "shop").await?;
-    let freed = Instant::now();
     eventually("the name is taken", SOON, || async {
         let owner = stage.get(&DEPLOYMENTS, "shop").await?["metadata"]["ownerReferences"][0]["kind"].take();
         anyhow::ensure!(owner == "WebApp", "{owner}");
         Ok(())
     })
     .await;
-    // At once, that is, not by a timer; a busy machine gets its time.
-    assert!(freed.elapsed() < Duration::from_secs(5), "after {:?}", freed.elapsed());
+    let requests = stage.cluster.audit().since(mark).await?.of("deployments.apps").within(&stage.namespace).writes();
+    let freed = requests.iter().find(|request| request.verb == "delete").expect("the test deleted it");
+    let taken = requests.by_agent("operator-host/");
+    let taken = taken.iter().find(|request| request.code == 201).expect("the host made it");
+    let after = taken.received_after(freed)?;
+    assert!(after < Duration::from_secs(1), "the name was taken {after:?} after it was free\n{requests}");
     stage.settled(&WEB_APPS, "shop").await;
     Ok(())
 }

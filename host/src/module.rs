@@ -148,10 +148,6 @@ impl Module {
         self.trace(&ran.log, Some(key));
         let Ran { result, asked_clock, cpu, wall, memory_peak, log } = ran;
         let result = result.and_then(convert::answer);
-        if let Err(error) = &result {
-            let (module, digest, at) = (&self.descriptor.name, self.digest(), error.backtrace().join(" < "));
-            tracing::debug!(module, digest, key = %key.name, %error, at, "a call failed");
-        }
         CallReport { result, asked_clock, cpu, wall, memory_peak, log }
     }
 

@@ -91,8 +91,13 @@ impl CallError {
         }
     }
 
+    /// Where it was when it was stopped, for the log: the text does not say it, because it differs from call to call.
+    pub fn stopped_in(&self) -> Option<String> {
+        matches!(self, Self::Timeout { .. }).then(|| self.backtrace().join(" < "))
+    }
+
     /// The class of an error that wasmtime gave.
-    pub(crate) fn classify(stage: Stage, error: &wasmtime::Error, guest: &Guest, limits: &Limits) -> Self {
+    pub(crate) fn classify(stage: Stage, error: &wasmtime::Error, guest: &mut Guest, limits: &Limits) -> Self {
         let backtrace = frames(error);
         let trap = error.downcast_ref::<Trap>().copied();
         let stop = error.downcast_ref::<Stop>();
@@ -108,7 +113,7 @@ impl CallError {
         if guest.memory.refused() && trap != Some(Trap::StackOverflow) {
             return Self::OutOfMemory { limit: limits.memory, backtrace };
         }
-        if let Some(panic) = guest.log.panic() {
+        if let Some(panic) = guest.log.take_panic() {
             return Self::Trapped { what: format!("the module panicked: {panic}"), backtrace };
         }
         if let Some(exit) = stop {

@@ -52,7 +52,15 @@ pub(crate) struct LogSink {
     log: GuestLog,
     stdout: Partial,
     stderr: Partial,
-    panic: Option<String>,
+    panic: Option<Panic>,
+}
+
+/// What a module says as it panics.
+#[derive(Debug)]
+struct Panic {
+    text: String,
+    /// Which lines of the log say it.
+    lines: Vec<usize>,
 }
 
 /// The start of a line whose end was not written yet.
@@ -86,7 +94,7 @@ impl LogSink {
             let _ = write!(text, " {key}={value}");
         }
         if level == LogLevel::Error && is_panic(&text) {
-            self.panic = Some(clean(&text, LINE_BYTES));
+            self.begin_panic(&text);
         }
         self.line(level, &text, 0);
     }
@@ -109,9 +117,12 @@ impl LogSink {
         }
     }
 
-    /// The last panic message seen, on one line.
-    pub(crate) fn panic(&self) -> Option<&str> {
-        self.panic.as_deref()
+    /// The last panic's message, on one line. From then on the log does not say it: the call's error does.
+    pub(crate) fn take_panic(&mut self) -> Option<String> {
+        let Panic { text, lines } = self.panic.take()?;
+        let mut index = 0..;
+        self.log.lines.retain(|_| index.next().is_none_or(|index| !lines.contains(&index)));
+        Some(text)
     }
 
     /// What was kept; lines without an end are ended.
@@ -139,24 +150,35 @@ impl LogSink {
     fn end_line(&mut self, stream: Stream) {
         let Partial { text, cut } = std::mem::take(self.partial(stream));
         let text = String::from_utf8_lossy(&text).into_owned();
+        if text.is_empty() {
+            return;
+        }
         if stream == Stream::Stderr {
             self.note_panic(&text);
         }
         self.line(stream.level(), &text, cut);
     }
 
-    /// Rust's standard hook writes `thread 'x' panicked at src/lib.rs:1:2:` and the message on the line below it.
+    /// Rust's standard hook writes `thread 'x' panicked at src/lib.rs:1:2:`, the message on the line below it, and how to see more.
     fn note_panic(&mut self, line: &str) {
+        let index = self.log.lines.len();
         match &mut self.panic {
-            Some(panic) if panic.ends_with(':') && !line.is_empty() => {
-                let _ = write!(panic, " {}", clean(line, LINE_BYTES));
+            Some(panic) if panic.text.ends_with(':') => {
+                let _ = write!(panic.text, " {}", clean(line, LINE_BYTES));
+                panic.lines.push(index);
             }
+            Some(panic) if line.starts_with("note: run with `RUST_BACKTRACE") => panic.lines.push(index),
             _ if is_panic(line) => {
                 let at = line.find("panicked at").unwrap_or_default();
-                self.panic = Some(clean(&line[at..], LINE_BYTES));
+                self.begin_panic(&line[at..]);
             }
             _ => {}
         }
+    }
+
+    /// The line that comes next says it.
+    fn begin_panic(&mut self, text: &str) {
+        self.panic = Some(Panic { text: clean(text, LINE_BYTES), lines: vec![self.log.lines.len()] });
     }
 
     fn line(&mut self, level: LogLevel, text: &str, already_cut: usize) {
@@ -241,11 +263,20 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_on_standard_error_is_told_with_its_message() {
+    fn a_panic_is_told_once() {
         let mut sink = sink(10, 1 << 20);
-        sink.write(Stream::Stderr, b"\nthread '<unnamed>' (1) panicked at src/lib.rs:3:5:\nboom: ");
-        sink.write(Stream::Stderr, b"twice\nnote: run with `RUST_BACKTRACE=1`\n");
-        assert_eq!(sink.panic(), Some("panicked at src/lib.rs:3:5: boom: twice"));
+        sink.write(Stream::Stderr, b"before\n\nthread '<unnamed>' (1) panicked at src/lib.rs:3:5:\nboom: ");
+        sink.write(Stream::Stderr, b"twice\nnote: run with `RUST_BACKTRACE=1`\nafter\n");
+        assert_eq!(sink.take_panic().as_deref(), Some("panicked at src/lib.rs:3:5: boom: twice"));
+        let lines: Vec<String> = sink.finish().lines.into_iter().map(|line| line.message).collect();
+        assert_eq!(lines, ["before", "after"]);
+    }
+
+    #[test]
+    fn a_panic_that_no_error_tells_stays_in_the_log() {
+        let mut sink = sink(10, 1 << 20);
+        sink.emit(LogLevel::Error, "panicked at src/lib.rs:3:5: caught", std::iter::empty());
+        assert_eq!(sink.finish().lines.len(), 1);
     }
 
     #[test]

@@ -167,7 +167,7 @@ impl Pass<'_> {
             Ok(Ok(outcome)) => self.plan(taken, outcome, report.asked_clock),
             Ok(Err(failure)) => Err(self.module_failed(taken, failure, report.asked_clock)),
             Err(error) => {
-                warn!(%error, reason = error.reason(), "the call failed");
+                warn!(%error, reason = error.reason(), stopped_in = error.stopped_in(), "the call failed");
                 let problem = Problem::new(reason_of(error.reason()), error.to_string());
                 Err(self.report(&taken.primary, None, &[problem], Again::Backoff))
             }

@@ -12,11 +12,10 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::client::CONFIG_MAPS;
-use crate::expect::config_map;
 use crate::folder::Folder;
 use crate::modules;
-use crate::objects::PROBES;
-use crate::probes::{Probes, wanting};
+use crate::objects::{PROBES, config_map, wanting};
+use crate::stage::Probes;
 use crate::wait::eventually;
 
 /// How long a build may take to be noticed, compiled and swapped in on a busy machine.

@@ -1,31 +1,16 @@
-//! What tests wait for, and small objects that they make.
+//! Waiting for what a user sees.
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::client::{Client, ClientError, DEPLOYMENTS, Resource};
-use crate::objects::{condition, web_app};
+use crate::objects::{PROBES, condition, is_settled};
+use crate::stage::{Probes, Stage};
 use crate::wait::eventually;
 
-/// Widgets, a child type that the fixture `probe` can do without.
-pub const WIDGETS: Resource<'static> = Resource::new("example.com/v1", "widgets");
-/// The definition of Widgets, JSON.
-pub const WIDGET_CRD: &str = include_str!("../../guest-fixtures/crds/widgets.json");
-
-/// A WebApp of this image.
-#[must_use]
-pub fn web_app_of(namespace: &str, name: &str, image: &str) -> Value {
-    let mut object = web_app(namespace, name);
-    object["spec"]["image"] = json!(image);
-    object
-}
-
-/// A ConfigMap as a child.
-#[must_use]
-pub fn config_map(name: &str, value: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"key": value}})
-}
+/// How long what a user sees may take on a busy machine.
+pub const SOON: Duration = Duration::from_secs(60);
 
 /// The image of a Deployment's first container.
 ///
@@ -71,4 +56,78 @@ pub async fn reconciled(
         if is_current && condition["reason"] == reason { Ok(condition.clone()) } else { Err(condition.to_string()) }
     })
     .await
+}
+
+impl Stage {
+    /// Waits until the host has settled the present generation of a primary, and gives it.
+    pub async fn settled(&self, resource: &Resource<'_>, name: &str) -> Value {
+        eventually(&format!("{name} is settled"), SOON, || async {
+            let object = self.get(resource, name).await?;
+            is_settled(&object).map(|()| object)
+        })
+        .await
+    }
+
+    /// Waits until an object is as told, and returns it.
+    ///
+    /// # Panics
+    /// At the deadline, with the object as it is.
+    pub async fn object(&self, resource: &Resource<'_>, name: &str, what: &str, is: impl Fn(&Value) -> bool) -> Value {
+        eventually(what, SOON, || async {
+            let object = self.client.get(resource, &self.namespace, name).await?;
+            if is(&object) { Ok(object) } else { Err(anyhow::anyhow!("{object}")) }
+        })
+        .await
+    }
+
+    /// Waits until an object is gone.
+    ///
+    /// # Panics
+    /// At the deadline, with the object.
+    pub async fn gone(&self, resource: &Resource<'_>, name: &str) {
+        let what = format!("{} {name} is gone", resource.plural);
+        eventually(&what, SOON, || async {
+            match self.client.find(resource, &self.namespace, name).await? {
+                None => Ok(()),
+                Some(object) => Err(anyhow::anyhow!("{object}")),
+            }
+        })
+        .await;
+    }
+}
+
+impl Probes {
+    /// Waits until the Probe's `Reconciled` condition is of its generation and has this reason; returns its message.
+    ///
+    /// # Panics
+    /// At the deadline, with the condition that it had instead.
+    pub async fn reconciled(&self, name: &str, reason: &str) -> String {
+        let condition = reconciled(&self.client, &PROBES, &self.namespace, name, reason, SOON).await;
+        condition["message"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Waits until the Probe's children are as it wants them.
+    ///
+    /// # Panics
+    /// At the deadline, with the status.
+    pub async fn settles(&self, name: &str) {
+        self.reconciled(name, "Settled").await;
+    }
+
+    /// Waits until the Probe's `Reconciled` condition is False; returns its reason and its message.
+    ///
+    /// # Panics
+    /// At the deadline, with the status.
+    pub async fn refused(&self, name: &str) -> (String, String) {
+        eventually(&format!("{name} is refused"), SOON, || async {
+            let probe = self.get(&PROBES, name).await?;
+            let condition = condition(&probe, "Reconciled");
+            let text = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
+            match condition["status"] == "False" {
+                true => Ok((text("reason"), text("message"))),
+                false => Err(anyhow::anyhow!("{}", probe["status"])),
+            }
+        })
+        .await
+    }
 }

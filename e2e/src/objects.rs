@@ -1,9 +1,8 @@
-//! The primaries of the modules under test, and what tests ask of objects.
+//! Objects that tests make, and what tests read in them.
 
 use serde_json::{Value, json};
 
 use crate::client::Resource;
-use crate::cluster::Cluster;
 
 /// WebApps.
 pub const WEB_APPS: Resource<'static> = Resource::new("webapp.example.com/v1", "webapps");
@@ -14,6 +13,11 @@ pub const PROBES: Resource<'static> = Resource::new("fixtures.example.com/v1", "
 pub const WEB_APP_CRD: &str = include_str!("../../crds/webapps.yaml");
 /// The definition of Probes, JSON.
 pub const PROBE_CRD: &str = include_str!("../../guest-fixtures/crds/probes.json");
+
+/// Widgets, a child type that the fixture `probe` can do without.
+pub const WIDGETS: Resource<'static> = Resource::new("example.com/v1", "widgets");
+/// The definition of Widgets, JSON.
+pub const WIDGET_CRD: &str = include_str!("../../guest-fixtures/crds/widgets.json");
 
 /// A WebApp with two replicas.
 #[must_use]
@@ -26,6 +30,14 @@ pub fn web_app(namespace: &str, name: &str) -> Value {
     })
 }
 
+/// A WebApp of this image.
+#[must_use]
+pub fn web_app_of(namespace: &str, name: &str, image: &str) -> Value {
+    let mut object = web_app(namespace, name);
+    object["spec"]["image"] = json!(image);
+    object
+}
+
 /// A Probe with this spec.
 #[must_use]
 pub fn probe(namespace: &str, name: &str, spec: Value) -> Value {
@@ -35,6 +47,19 @@ pub fn probe(namespace: &str, name: &str, spec: Value) -> Value {
         "metadata": {"name": name, "namespace": namespace},
         "spec": spec,
     })
+}
+
+/// The spec of a Probe that wants these objects.
+#[must_use]
+pub fn wanting(objects: &[Value]) -> Value {
+    let children: Vec<Value> = objects.iter().map(|object| json!({"object": object})).collect();
+    json!({"children": children})
+}
+
+/// A ConfigMap as a child.
+#[must_use]
+pub fn config_map(name: &str, value: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"key": value}})
 }
 
 /// The condition of this type; `null` when there is none.
@@ -55,15 +80,4 @@ pub fn is_settled(object: &Value) -> crate::Result<()> {
     let current = observed.is_null() || *observed == object["metadata"]["generation"];
     anyhow::ensure!(reconciled["status"] == "True" && current, "{}", object["status"]);
     Ok(())
-}
-
-impl Cluster {
-    /// Installs the definitions of WebApps and Probes, and waits until they are served.
-    ///
-    /// # Errors
-    /// When the server refuses.
-    pub async fn install_definitions(&self) -> crate::Result<()> {
-        self.apply(WEB_APP_CRD).await?;
-        self.apply(PROBE_CRD).await
-    }
 }

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use operator_e2e::client::{CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, Resource, SERVICES};
-use operator_e2e::expect::{config_map, reconciled, runs, web_app_of};
-use operator_e2e::objects::{PROBES, WEB_APPS, condition, probe};
+use operator_e2e::expect::{reconciled, runs};
+use operator_e2e::objects::{PROBES, WEB_APPS, condition, config_map, probe, web_app_of};
 use operator_e2e::webhook::{MUTATING, VALIDATING, configuration};
 use operator_e2e::{Cluster, Mark, Requests, Result, Stage, Verdict, Webhook, eventually, modules};
 use serde_json::{Value, json};

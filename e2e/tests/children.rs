@@ -3,18 +3,13 @@
 use std::time::{Duration, Instant};
 
 use operator_e2e::client::{CONFIG_MAPS, Resource, SERVICES};
-use operator_e2e::objects::{PROBES, condition};
-use operator_e2e::probes::wanting;
+use operator_e2e::objects::{PROBES, condition, config_map, wanting};
 use operator_e2e::{Probes, Result};
 use serde_json::{Value, json};
 
 const JOBS: Resource<'static> = Resource::new("batch/v1", "jobs");
 const SERVICE_ACCOUNTS: Resource<'static> = Resource::new("v1", "serviceaccounts");
 const LABEL: &str = "operatorhost.dev/installation";
-
-fn config_map(name: &str, value: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"key": value}})
-}
 
 fn job(name: &str, image: &str) -> Value {
     json!({

@@ -5,16 +5,12 @@ use std::time::Duration;
 
 use operator_e2e::client::{CONFIG_MAPS, NAMESPACES, Resource};
 use operator_e2e::cluster::ADMIN;
-use operator_e2e::objects::{PROBES, WEB_APPS, is_settled, probe, web_app};
+use operator_e2e::objects::{PROBES, WEB_APPS, config_map, is_settled, probe, web_app};
 use operator_e2e::{Cluster, Host, Mark, Result, eventually, modules};
-use serde_json::{Value, json};
+use serde_json::json;
 
 const SERVICE_ACCOUNTS: Resource<'static> = Resource::new("v1", "serviceaccounts");
 const SOON: Duration = Duration::from_secs(90);
-
-fn config_map(name: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"key": "1"}})
-}
 
 #[tokio::test]
 async fn children_go_with_their_parent_and_what_was_cut_loose_stays() -> Result<()> {
@@ -24,7 +20,7 @@ async fn children_go_with_their_parent_and_what_was_cut_loose_stays() -> Result<
     let mut host = Host::spawn(&cluster.kubeconfig(ADMIN)?, &[&modules::fixture("probe").await?], &[])?;
     host.wait_ready().await?;
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "loose"}});
-    let kept = json!({"object": config_map("kept")});
+    let kept = json!({"object": config_map("kept", "1")});
     let both = json!({"children": [kept, {"object": account, "onPrune": "Orphan"}]});
     client.create(&PROBES, &probe("default", "a", both)).await?;
     let settled = || async { is_settled(&client.get(&PROBES, "default", "a").await?) };

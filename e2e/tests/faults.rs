@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use operator_e2e::client::{DEPLOYMENTS, SERVICES};
 use operator_e2e::cluster::ADMIN;
-use operator_e2e::expect::{reconciled, runs, web_app_of};
-use operator_e2e::objects::{WEB_APP_CRD, WEB_APPS};
+use operator_e2e::expect::{reconciled, runs};
+use operator_e2e::objects::{WEB_APP_CRD, WEB_APPS, web_app_of};
 use operator_e2e::proxy::Seen;
 use operator_e2e::{Client, Cluster, Fault, Host, Match, Proxy, Result, eventually, modules};
 use serde_json::json;

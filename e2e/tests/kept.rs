@@ -3,18 +3,13 @@
 use std::time::Duration;
 
 use operator_e2e::client::{CONFIG_MAPS, DEPLOYMENTS, SECRETS, Watch};
-use operator_e2e::objects::{PROBES, condition};
-use operator_e2e::probes::wanting;
+use operator_e2e::objects::{PROBES, condition, config_map, wanting};
 use operator_e2e::{Probes, Result};
 use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(30);
 const LABEL: &str = "operatorhost.dev/installation";
 const ANNOTATION: &str = "operatorhost.dev/desired";
-
-fn config_map(name: &str, value: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"key": value}})
-}
 
 fn deployment(name: &str) -> Value {
     json!({

@@ -3,20 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use operator_e2e::client::{CONFIG_MAPS, Resource};
-use operator_e2e::objects::PROBES;
-use operator_e2e::probes::wanting;
+use operator_e2e::client::CONFIG_MAPS;
+use operator_e2e::objects::{PROBES, WIDGET_CRD, WIDGETS, config_map, wanting};
 use operator_e2e::{Probes, Result, eventually};
 use serde_json::{Value, json};
 
-const WIDGETS: Resource<'static> = Resource::new("example.com/v1", "widgets");
-const WIDGET_CRD: &str = include_str!("../../guest-fixtures/crds/widgets.json");
 const HEALTHY: usize = 50;
 const PATIENCE: Duration = Duration::from_secs(60);
-
-fn config_map(name: &str, value: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"key": value}})
-}
 
 /// What must be said of a behaviour: the condition's reason, and a text within its message.
 const BAD: [(&str, &str, &str); 11] = [

@@ -4,8 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use operator_e2e::client::DEPLOYMENTS;
-use operator_e2e::expect::web_app_of;
-use operator_e2e::objects::{WEB_APPS, is_settled};
+use operator_e2e::objects::{WEB_APPS, is_settled, web_app_of};
 use operator_e2e::proxy::Seen;
 use operator_e2e::{Match, Result, Stage, eventually, modules};
 use serde_json::{Value, json};

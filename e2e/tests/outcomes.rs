@@ -4,16 +4,11 @@ use std::time::{Duration, Instant};
 
 use operator_e2e::client::CONFIG_MAPS;
 use operator_e2e::expect::reconciled;
-use operator_e2e::objects::{PROBES, WEB_APPS, condition, web_app};
-use operator_e2e::probes::wanting;
+use operator_e2e::objects::{PROBES, WEB_APPS, condition, config_map, wanting, web_app};
 use operator_e2e::{Probes, Result, Stage, eventually, modules};
 use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(60);
-
-fn config_map(name: &str, value: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"key": value}})
-}
 
 fn behaviour(name: &str) -> Value {
     json!({"behaviour": name, "data": {"key": "1"}})

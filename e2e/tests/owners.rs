@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use operator_e2e::client::{CONFIG_MAPS, DEPLOYMENTS, SERVICES};
-use operator_e2e::objects::{WEB_APPS, condition, web_app};
+use operator_e2e::expect::reconciled;
+use operator_e2e::objects::{WEB_APPS, web_app};
 use operator_e2e::{Result, Stage, eventually, modules};
 use serde_json::{Value, json};
 
@@ -74,13 +75,9 @@ async fn an_object_of_another_controller_is_left_alone_and_the_controller_named(
 
 /// What the condition of the WebApp says of the child that is not its own.
 async fn refused(stage: &Stage) -> String {
-    eventually("the WebApp reports a child that is not its own", SOON, || async {
-        let object = stage.get(&WEB_APPS, "shop").await?;
-        let reconciled = condition(&object, "Reconciled");
-        anyhow::ensure!(reconciled["reason"] == "ChildNotOwned" && reconciled["status"] == "False", "{reconciled}");
-        Ok(reconciled["message"].as_str().unwrap_or_default().to_owned())
-    })
-    .await
+    let condition = reconciled(&stage.client, &WEB_APPS, &stage.namespace, "shop", "ChildNotOwned", SOON).await;
+    assert_eq!(condition["status"], "False", "{condition}");
+    condition["message"].as_str().unwrap_or_default().to_owned()
 }
 
 async fn untouched_and_sibling_applied(stage: &Stage, foreign: &Value) -> Result<()> {

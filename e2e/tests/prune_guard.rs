@@ -3,9 +3,7 @@
 use std::time::{Duration, Instant};
 
 use operator_e2e::client::CONFIG_MAPS;
-use operator_e2e::expect::config_map;
-use operator_e2e::objects::{PROBES, condition};
-use operator_e2e::probes::wanting;
+use operator_e2e::objects::{PROBES, condition, config_map, wanting};
 use operator_e2e::{Mark, Probes, Requests, Result};
 use serde_json::{Value, json};
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use operator_e2e::client::SERVICES;
 use operator_e2e::cluster::ADMIN;
-use operator_e2e::expect::{reconciled, runs, web_app_of};
-use operator_e2e::objects::{WEB_APP_CRD, WEB_APPS};
+use operator_e2e::expect::{reconciled, runs};
+use operator_e2e::objects::{WEB_APP_CRD, WEB_APPS, web_app_of};
 use operator_e2e::{Client, Cluster, Fault, Host, Match, Result, Stage, eventually, modules};
 use serde_json::json;
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use operator_e2e::client::DEPLOYMENTS;
 use operator_e2e::cluster::ADMIN;
-use operator_e2e::expect::{reconciled, web_app_of};
-use operator_e2e::objects::WEB_APPS;
+use operator_e2e::expect::reconciled;
+use operator_e2e::objects::{WEB_APPS, web_app_of};
 use operator_e2e::process::Signal;
 use operator_e2e::{Cluster, Host, Match, Result, Stage, eventually, modules};
 

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use operator_e2e::builds::Builds;
 use operator_e2e::client::{CONFIG_MAPS, Resource};
-use operator_e2e::expect::config_map;
-use operator_e2e::objects::{PROBES, condition, is_settled};
+use operator_e2e::objects::{PROBES, condition, config_map, is_settled};
 use operator_e2e::{Mark, Requests, Result, eventually, modules};
 use serde_json::{Value, json};
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use operator_e2e::builds::Builds;
 use operator_e2e::client::CONFIG_MAPS;
-use operator_e2e::expect::config_map;
 use operator_e2e::folder::Folder;
+use operator_e2e::objects::config_map;
 use operator_e2e::{Result, eventually, modules};
 use serde_json::{Value, json};
 

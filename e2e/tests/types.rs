@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use operator_e2e::client::{CONFIG_MAPS, CRDS, DEPLOYMENTS, Resource, SERVICES};
 use operator_e2e::cluster::ADMIN;
-use operator_e2e::expect::{WIDGET_CRD, WIDGETS, config_map, image, reconciled, runs, web_app_of};
-use operator_e2e::objects::{PROBE_CRD, PROBES, WEB_APP_CRD, WEB_APPS, probe};
+use operator_e2e::expect::{image, reconciled, runs};
+use operator_e2e::objects::{
+    PROBE_CRD, PROBES, WEB_APP_CRD, WEB_APPS, WIDGET_CRD, WIDGETS, config_map, probe, web_app_of,
+};
 use operator_e2e::{Cluster, Fault, Host, Match, Result, eventually, modules};
 use serde_json::json;
 

@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use operator_e2e::client::CONFIG_MAPS;
-use operator_e2e::expect::config_map;
 use operator_e2e::folder::Folder;
-use operator_e2e::objects::PROBE_CRD;
-use operator_e2e::probes::wanting;
+use operator_e2e::objects::{PROBE_CRD, config_map, wanting};
 use operator_e2e::{Mark, Probes, Requests, Result, eventually, modules};
 use serde_json::{Value, json};
 

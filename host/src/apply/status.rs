@@ -47,6 +47,8 @@ pub(crate) struct StatusWritten {
     pub(crate) changed: Vec<String>,
     /// Paths that the type's schema does not keep.
     pub(crate) lost: Vec<String>,
+    /// Paths that the server did not keep though the schema has them.
+    pub(crate) not_kept: Vec<String>,
     /// When to look again at a status that flaps.
     pub(crate) slowed: Option<(Duration, Vec<String>)>,
 }
@@ -61,6 +63,7 @@ pub(crate) async fn write_status(write: &StatusWrite<'_>, flapping: &mut Flappin
         primary: Arc::clone(write.primary),
         changed: Vec::new(),
         lost: std::mem::take(&mut plan.lost),
+        not_kept: Vec::new(),
         slowed: None,
     };
     let Some(patch) = plan.patch else { return Ok(done) };
@@ -89,13 +92,7 @@ pub(crate) async fn write_status(write: &StatusWrite<'_>, flapping: &mut Flappin
         },
         Err(refused) => return Err(refused.into_trouble()),
     };
-    let not_taken = flapping.written(write.plan(&stored, Parts::ALL).patch);
-    if !not_taken.is_empty() {
-        tracing::warn!(
-            fields = not_taken.join(", "),
-            "the API server did not keep what was written to status; it is not written again"
-        );
-    }
+    done.not_kept = flapping.written(write.plan(&stored, Parts::ALL).patch);
     done.primary = stored;
     done.changed = changed;
     Ok(done)

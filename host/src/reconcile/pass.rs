@@ -361,6 +361,12 @@ impl Pass<'_> {
                 warn!("the published schema does not keep these fields of status, they are left out: {text}; add them to the CRD");
             });
         }
+        if !written.not_kept.is_empty() {
+            let text = format!("{}: {}", descriptor.primary, written.not_kept.join(", "));
+            self.shared.say_once(format!("not kept: {text}"), |_| {
+                warn!("the API server did not keep these fields of status, they are not written again: {text}");
+            });
+        }
         Ok(written)
     }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::{ModuleStatus, StatusPatch};
+use crate::reconciled::Reconciled;
 
 /// So many different statuses on equal input are written at once.
 const FREE: u32 = 3;
@@ -44,6 +45,8 @@ pub struct Flapping {
     last: Option<Last>,
     /// Changes of the last write that its own answer still lacked.
     futile: Option<Value>,
+    /// The host's condition that the type's schema forbids.
+    forbidden: Option<Reconciled>,
 }
 
 /// The last status of a module's that was let through.
@@ -77,6 +80,16 @@ impl Flapping {
         };
         self.last = Some(Last { input, status, at: now, flaps });
         Verdict::Write
+    }
+
+    /// Whether the server refused a status for this condition of the host: asked again with each change, it would refuse again.
+    pub fn is_forbidden(&self, reconciled: &Reconciled) -> bool {
+        self.forbidden.as_ref() == Some(reconciled)
+    }
+
+    /// The server refused a status with this condition and took the one without.
+    pub fn forbid(&mut self, reconciled: &Reconciled) {
+        self.forbidden = Some(reconciled.clone());
     }
 
     /// Takes what is still to be changed after a write, planned from its own answer: by rights nothing. Says which fields

@@ -58,7 +58,8 @@ pub(crate) struct StatusWritten {
 /// # Errors
 /// What is in the way, and when to try again.
 pub(crate) async fn write_status(write: &StatusWrite<'_>, flapping: &mut Flapping) -> Result<StatusWritten, Trouble> {
-    let mut plan = write.plan(write.primary, Parts::ALL);
+    let parts = Parts { module: true, reconciled: !flapping.is_forbidden(write.reconciled) };
+    let mut plan = write.plan(write.primary, parts);
     let mut done = StatusWritten {
         primary: Arc::clone(write.primary),
         changed: Vec::new(),
@@ -72,7 +73,7 @@ pub(crate) async fn write_status(write: &StatusWrite<'_>, flapping: &mut Flappin
         Verdict::Slowed { until, fields } => {
             done.slowed = Some((until.saturating_duration_since(Instant::now()), fields));
             // The host's own condition waits for nobody.
-            if let Some(patch) = write.plan(write.primary, Parts { module: false, reconciled: true }).patch {
+            if let Some(patch) = write.plan(write.primary, Parts { module: false, ..parts }).patch {
                 done.primary = write.send(&patch.body).await.map_err(Refused::into_trouble)?;
                 done.changed = patch.changed;
             }
@@ -83,16 +84,20 @@ pub(crate) async fn write_status(write: &StatusWrite<'_>, flapping: &mut Flappin
     let (stored, changed) = match write.send(&patch.body).await {
         Ok(stored) => (stored, patch.changed),
         // The schema may forbid a condition of ours: the module's part is worth writing without it.
-        Err(Refused::Invalid(_)) => match write.plan(write.primary, Parts { module: true, reconciled: false }).patch {
-            None => (Arc::clone(write.primary), Vec::new()),
-            Some(without) => {
-                let stored = write.send(&without.body).await.map_err(Refused::into_trouble)?;
-                (stored, without.changed)
-            }
-        },
+        Err(Refused::Invalid(_)) if parts.reconciled => {
+            let written = match write.plan(write.primary, Parts { reconciled: false, ..parts }).patch {
+                None => (Arc::clone(write.primary), Vec::new()),
+                Some(without) => {
+                    let stored = write.send(&without.body).await.map_err(Refused::into_trouble)?;
+                    (stored, without.changed)
+                }
+            };
+            flapping.forbid(write.reconciled);
+            written
+        }
         Err(refused) => return Err(refused.into_trouble()),
     };
-    done.not_kept = flapping.written(write.plan(&stored, Parts::ALL).patch);
+    done.not_kept = flapping.written(write.plan(&stored, parts).patch);
     done.primary = stored;
     done.changed = changed;
     Ok(done)
@@ -117,10 +122,6 @@ impl Refused {
 struct Parts {
     module: bool,
     reconciled: bool,
-}
-
-impl Parts {
-    const ALL: Self = Self { module: true, reconciled: true };
 }
 
 impl StatusWrite<'_> {

@@ -76,14 +76,20 @@ async fn build_fixtures() -> crate::Result<PathBuf> {
 /// # Errors
 /// When it does not build.
 pub async fn build(package: &str) -> crate::Result<PathBuf> {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let target = target_folder()?;
+    build_in(&workspace(), &target_folder()?, package).await
+}
+
+/// The same, of a workspace that lies elsewhere, into a target folder of its own.
+///
+/// # Errors
+/// When it does not build.
+pub async fn build_in(workspace: &Path, target: &Path, package: &str) -> crate::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = tokio::process::Command::new(cargo)
-        .current_dir(&workspace)
+        .current_dir(workspace)
         .args(["build", "--profile", PROFILE, "--quiet", "--target", TARGET, "-p", package])
         .arg("--target-dir")
-        .arg(&target)
+        .arg(target)
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .status()
@@ -93,6 +99,12 @@ pub async fn build(package: &str) -> crate::Result<PathBuf> {
     let file = target.join(TARGET).join(PROFILE).join(format!("{}.wasm", package.replace('-', "_")));
     ensure!(file.is_file(), "{package} built no {}", file.display());
     Ok(file)
+}
+
+/// The folder of this workspace.
+#[must_use]
+pub fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 /// The folder that cargo builds into: `CARGO_TARGET_DIR`, else the one that this program lies in.

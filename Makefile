@@ -52,8 +52,8 @@ test-e2e: targets control-plane ## The scenarios on a real API server
 	cargo test -p operator-e2e
 
 .PHONY: test-guests
-test-guests: targets cargo-component ## The WebApp module in every form that guests are built in; installs cargo-component once
-	cargo test --workspace --test module webapp -- --include-ignored
+test-guests: targets control-plane cargo-component ## WebApp in every form that guests are built in, and the guide for authors to the letter
+	cargo test --workspace --test module --test guide -- --include-ignored webapp guide
 
 .PHONY: crds
 crds: ## Generate crds/ anew from the types in guest-webapp

@@ -36,7 +36,7 @@ impl Failure {
         self
     }
 
-    /// Adds an event on the object.
+    /// Adds an event on the object. For now the host only writes it to its log.
     pub fn event(mut self, event: Event) -> Self {
         self.0.events.push(event);
         self

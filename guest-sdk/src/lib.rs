@@ -2,8 +2,8 @@
 //!
 //! An operator is a type that implements [`Operator`]: [`describe`](Operator::describe) says what it manages,
 //! [`reconcile`](Operator::reconcile) looks at one object and what exists for it, and answers what should exist. The
-//! host does the rest: watches, caches, retries, writes, owner references, events, leader election. A reconcile has no
-//! network, no files and a frozen clock, so the same input gives the same answer, in the cluster and in a unit test.
+//! host does the rest: watches, caches, retries, writes, owner references, leader election. A reconcile has no network, no
+//! files and a frozen clock, so the same input gives the same answer, in the cluster and in a unit test.
 //!
 //! ```
 //! use operator_guest::{ChildType, Child, Condition, Context, Descriptor, Failure, Operator, Outcome, Status, TypeRef};

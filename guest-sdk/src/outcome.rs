@@ -24,7 +24,7 @@ impl Outcome {
         self
     }
 
-    /// Adds an event on the object.
+    /// Adds an event on the object. For now the host only writes it to its log.
     pub fn event(mut self, event: Event) -> Self {
         self.events.push(event);
         self

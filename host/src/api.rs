@@ -9,6 +9,7 @@ mod connections;
 pub mod discovery;
 pub(crate) mod escape;
 pub mod exempt;
+mod line;
 mod lines;
 pub mod openapi;
 mod probe;
@@ -20,15 +21,16 @@ use crate::lead::{NotLeading, Permit};
 use bytes::{Bytes, BytesMut};
 use http::{Method, Request, Response, header};
 use http_body_util::BodyExt as _;
-use kube::Client;
 use kube::client::Body;
+use line::{Client, Line};
 use operator_core::answer::{self, Answer};
 use operator_core::breaker::{Breaker, Signal, Transition};
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
+use tower::ServiceExt as _;
 
 /// Longest wait for an answer, watches excepted.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -37,9 +39,15 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Largest answer that is taken in, a page of a list included.
 const ANSWER_MAX: usize = 256 << 20;
 
-/// The API server of one cluster.
+/// The API server of one cluster, by connections that live on the tokio runtime of whoever sends by them.
 pub struct ApiServer {
     client: Client,
+    standing: Arc<Standing>,
+}
+
+/// What is known of the server, whoever asks it.
+struct Standing {
+    line: Line,
     url: String,
     breaker: Mutex<Breaker>,
     is_open: watch::Sender<bool>,
@@ -108,19 +116,25 @@ pub const MERGE_PATCH: &str = "application/merge-patch+json";
 pub const JSON: &str = "application/json";
 
 impl ApiServer {
-    fn new(client: Client, url: String) -> Self {
+    fn new(line: Line, url: String) -> Self {
         let breaker = Mutex::new(Breaker::new(fastrand::u64(..)));
-        Self { client, url, breaker, is_open: watch::Sender::new(false), unanswered: AtomicUsize::new(0) }
+        let (is_open, unanswered) = (watch::Sender::new(false), AtomicUsize::new(0));
+        Self { client: line.client(), standing: Arc::new(Standing { line, url, breaker, is_open, unanswered }) }
+    }
+
+    /// The same server by other connections, for a thread that drives them itself.
+    pub fn apart(&self) -> Self {
+        Self { client: self.standing.line.client(), standing: Arc::clone(&self.standing) }
     }
 
     /// Where it is.
     pub fn url(&self) -> &str {
-        &self.url
+        &self.standing.url
     }
 
     /// Whether the breaker is open; changes are seen by [`watch::Receiver::changed`].
     pub fn breaker(&self) -> watch::Receiver<bool> {
-        self.is_open.subscribe()
+        self.standing.is_open.subscribe()
     }
 
     /// Asks once whether the server knows us. A server that can't be reached is no error: watches go on trying, and say so.
@@ -131,11 +145,11 @@ impl ApiServer {
         match self.get("/version").await {
             Err(ApiError::Answer(answer)) if answer.code == 401 => anyhow::bail!(
                 "the API server at {} does not accept our credentials (401 {}); check the user and token of the kubeconfig",
-                self.url,
+                self.url(),
                 answer.message
             ),
             Err(error @ ApiError::Transport { .. }) => {
-                tracing::warn!(url = self.url, %error, "the API server can't be reached yet; tried again until it can");
+                tracing::warn!(url = self.url(), %error, "the API server can't be reached yet; tried again until it can");
                 Ok(())
             }
             _ => Ok(()),
@@ -193,7 +207,7 @@ impl ApiServer {
         let Some(seconds) = NonZeroU64::new(timeout.as_secs()) else { return Err(NotLeading.into()) };
         let path = with_query(&write.path, &format!("timeout={seconds}s"));
         let request = request(write.method.clone(), &path, Some(write.content_type), write.body)?;
-        let unanswered = Unanswered::new(&self.unanswered);
+        let unanswered = Unanswered::new(&self.standing.unanswered);
         let result = within(timeout + GRACE, async { collect(self.send(request).await?).await }).await;
         drop(unanswered);
         self.report(signal(&result, &write.about));
@@ -202,19 +216,19 @@ impl ApiServer {
 
     /// How many writes were sent and are not answered: of them nobody knows whether they are carried out.
     pub fn unanswered(&self) -> usize {
-        self.unanswered.load(Ordering::SeqCst)
+        self.standing.unanswered.load(Ordering::SeqCst)
     }
 
     async fn send(&self, request: Request<Body>) -> Result<Response<Body>, ApiError> {
-        self.client.send(request).await.map_err(|error| transport(&error))
+        self.client.clone().oneshot(request).await.map_err(|error| transport(&*error))
     }
 
     fn report(&self, signal: Option<Signal>) {
         let Some(signal) = signal else { return };
         let transition = self.breaker_state().report(Instant::now(), signal);
         match transition {
-            Some(Transition::Opened) => self.is_open.send_replace(true),
-            Some(Transition::Closed) => self.is_open.send_replace(false),
+            Some(Transition::Opened) => self.standing.is_open.send_replace(true),
+            Some(Transition::Closed) => self.standing.is_open.send_replace(false),
             None => return,
         };
     }
@@ -222,7 +236,7 @@ impl ApiServer {
 
 impl ApiServer {
     fn breaker_state(&self) -> std::sync::MutexGuard<'_, Breaker> {
-        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+        self.standing.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -13,6 +13,7 @@ mod vanished;
 mod write;
 
 pub use state::TypeState;
+pub use write::Writer;
 
 use crate::api::ApiServer;
 use crate::api::discovery::{Discovery, Resource};

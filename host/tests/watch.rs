@@ -7,7 +7,7 @@ use operator_e2e::{Client, Cluster, Match, eventually};
 use operator_host::api::discovery::Resource;
 use operator_host::api::{self, ApiServer, Write};
 use operator_host::lead::Permits;
-use operator_host::watch::{Author, Need, Sink, TypeState, Watches, Watching};
+use operator_host::watch::{Author, Need, Sink, TypeState, Watches, Watching, Writer};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -120,6 +120,7 @@ impl Bench {
     async fn own_write(&self, author: &Author, name: &str, value: &str) {
         let resource = self.resource().await;
         let permit = Permits::always().permit().expect("no election");
+        let writer = Writer { api: &self.api, permit: &permit, author };
         let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "data": { "a": value }, "metadata": {
             "name": name, "namespace": self.namespace, "labels": { "operatorhost.dev/installation": "test" } } });
         let name = self.name(name);
@@ -136,7 +137,7 @@ impl Bench {
                 name: Some(&name.name),
             },
         };
-        self.watches.write(&permit, &resource, &name, write, author).await.expect("a write");
+        self.watches.write(writer, &resource, &name, write).await.expect("a write");
     }
 }
 

@@ -2,18 +2,14 @@
 
 use super::ApiServer;
 use super::connections::Connections;
+use super::line::Line;
 use crate::lead::Permits;
 use anyhow::Context as _;
 use http::HeaderValue;
 use http::header::USER_AGENT;
 use kube::Config;
-use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::path::Path;
-use std::time::Duration;
-
-/// How long a connection may take to stand.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reads the configuration as kubectl does: the named file, else `$KUBECONFIG` or `~/.kube/config`, else the pod's service account. Nothing
 /// is sent yet. Connections end with the term that permits are given for.
@@ -24,14 +20,9 @@ pub async fn connect(kubeconfig: Option<&Path>, context: Option<&str>, permits: 
     // Err: somebody installed one before, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut config = configuration(kubeconfig, context).await?;
-    // A retry here would hide an answer from the one table that decides about it.
-    config.default_retry = false;
-    config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.headers.push((USER_AGENT, HeaderValue::from_static(concat!("operator-host/", env!("CARGO_PKG_VERSION")))));
-    let url = config.cluster_url.to_string();
-    let client = ClientBuilder::try_from((config, Connections::new(permits)));
-    let client = client.with_context(|| format!("can't use the configuration for {url}"))?.build();
-    Ok(ApiServer::new(client, url))
+    let line = Line::new(&config, Connections::new(permits))?;
+    Ok(ApiServer::new(line, config.cluster_url.to_string()))
 }
 
 async fn configuration(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Config> {

@@ -3,9 +3,8 @@
 use super::{Again, Trouble, managed_fields, report};
 use crate::api::discovery::Resource;
 use crate::api::escape::escape;
-use crate::api::{self, ApiError, ApiServer, Write};
-use crate::lead::Permit;
-use crate::watch::{Author, Watches};
+use crate::api::{self, ApiError, Write};
+use crate::watch::{Watches, Writer};
 use http::Method;
 use operator_core::answer::{Answer, Class, Request, Verb, classify};
 use operator_core::contract::{ObjectName, OnImmutable};
@@ -21,10 +20,8 @@ use std::sync::Arc;
 
 /// What all steps of one primary share.
 pub(crate) struct Applier<'a> {
-    pub(crate) api: &'a ApiServer,
+    pub(crate) writer: Writer<'a>,
     pub(crate) watches: &'a Watches,
-    pub(crate) permit: &'a Permit,
-    pub(crate) author: &'a Author,
     pub(crate) installation: &'a str,
     /// The primary as an owner.
     pub(crate) owner: Owner<'a>,
@@ -103,7 +100,7 @@ impl Applier<'_> {
 
     /// For servers that can't take a resourceVersion on an absent object: look first, apply, and look at the answer.
     async fn create_without_version(&self, resource: &Resource, wanted: &Wanted) -> Result<Written, Trouble> {
-        if !matches!(self.watches.read(resource, &wanted.desired.name).await, Ok(Lookup::Absent)) {
+        if !matches!(self.watches.read(self.writer.api, resource, &wanted.desired.name).await, Ok(Lookup::Absent)) {
             return self.look_and_take(resource, wanted).await;
         }
         let about = about(resource, Verb::Apply, &wanted.desired.name);
@@ -122,7 +119,7 @@ impl Applier<'_> {
     /// Reads what stands where a child was to be made, and sets it right where it is ours but carries no label of ours, so that no watch
     /// selects it: the label was removed, or the installation had another id, while no host ran.
     async fn look_and_take(&self, resource: &Resource, wanted: &Wanted) -> Result<Written, Trouble> {
-        match self.watches.read(resource, &wanted.desired.name).await {
+        match self.watches.read(self.writer.api, resource, &wanted.desired.name).await {
             Ok(Lookup::Present(stored))
                 if not_ours(&stored, self.parent).is_none()
                     && !stored.meta.terminating
@@ -136,7 +133,7 @@ impl Applier<'_> {
 
     /// Reads what stands where an object of ours was.
     async fn look(&self, resource: &Resource, wanted: &Wanted) -> Result<Written, Trouble> {
-        let found = self.watches.read(resource, &wanted.desired.name).await;
+        let found = self.watches.read(self.writer.api, resource, &wanted.desired.name).await;
         self.judge(resource, wanted, found)
     }
 
@@ -201,7 +198,7 @@ impl Applier<'_> {
             body: body.render(desired),
             about: *about,
         };
-        match self.watches.write(self.permit, resource, &desired.name, write, self.author).await {
+        match self.watches.write(self.writer, resource, &desired.name, write).await {
             Ok(stored) => {
                 report::differences(desired, &stored);
                 Ok(Ok(stored))
@@ -235,10 +232,10 @@ impl Applier<'_> {
             .to_string(),
             about,
         };
-        match self.watches.delete(self.permit, resource, live, write, self.author).await {
+        match self.watches.delete(self.writer, resource, live, write).await {
             Ok(()) => Ok(deleted),
             Err(ApiError::Answer(answer)) if matches!(classify(&answer, &about), Class::Conflict | Class::Refuse) => {
-                let read = self.watches.read(resource, &live.meta.name).await;
+                let read = self.watches.read(self.writer.api, resource, &live.meta.name).await;
                 read.map(|_| Written::Learned).map_err(|error| self.failed(resource, live, &error, &about))
             }
             Err(error) => Err(self.failed(resource, live, &error, &about)),
@@ -263,7 +260,7 @@ impl Applier<'_> {
     async fn disown(&self, resource: &Resource, live: &Arc<Stored>) -> Result<Arc<Stored>, Trouble> {
         let about = about(resource, Verb::Get, &live.meta.name);
         let path = resource.object(&live.meta.name);
-        let bytes = self.api.get(&path).await.map_err(|error| self.failed(resource, live, &error, &about))?;
+        let bytes = self.writer.api.get(&path).await.map_err(|error| self.failed(resource, live, &error, &about))?;
         let patch = managed_fields::without_before_first_apply(&bytes, &live.meta.uid).map_err(|error| Trouble {
             problem: Problem::of_child(
                 Reason::ApplyFailed,
@@ -291,7 +288,7 @@ impl Applier<'_> {
             body: patch.to_string(),
             about,
         };
-        let result = self.watches.write(self.permit, resource, &live.meta.name, write, self.author).await;
+        let result = self.watches.write(self.writer, resource, &live.meta.name, write).await;
         result.map_err(|error| self.failed(resource, live, &error, &about))
     }
 

@@ -60,7 +60,7 @@ impl Applier<'_> {
         };
         let path = self.apply_path(resource, &probe.name);
         let dry_run = Exempt::DryRun { path: &path, content_type: api::APPLY, body: body.render(&probe) };
-        match self.api.write_exempt(dry_run).await {
+        match self.writer.api.write_exempt(dry_run).await {
             Ok(_) => Ok(()),
             Err(ApiError::Answer(answer)) => {
                 let about = about(resource, Verb::ApplyCreate, &probe.name);

@@ -5,8 +5,7 @@ use super::{Again, Trouble};
 use crate::api::discovery::Resource;
 use crate::api::escape::escape;
 use crate::api::{self, ApiError, Write};
-use crate::lead::Permit;
-use crate::watch::{Author, Watches};
+use crate::watch::{Watches, Writer};
 use http::Method;
 use operator_core::answer::{Class, Verb, classify, message};
 use operator_core::object::{Fields, Stored};
@@ -22,9 +21,8 @@ const CONFLICT: Duration = Duration::from_secs(5);
 
 /// What a status write is made of.
 pub(crate) struct StatusWrite<'a> {
+    pub(crate) writer: Writer<'a>,
     pub(crate) watches: &'a Watches,
-    pub(crate) permit: &'a Permit,
-    pub(crate) author: &'a Author,
     pub(crate) resource: &'a Resource,
     pub(crate) manager: &'a str,
     /// What the server publishes of the type.
@@ -152,7 +150,7 @@ impl StatusWrite<'_> {
             body: body.to_string(),
             about,
         };
-        let error = match self.watches.write(self.permit, self.resource, name, write, self.author).await {
+        let error = match self.watches.write(self.writer, self.resource, name, write).await {
             Ok(stored) => return Ok(stored),
             Err(error) => error,
         };

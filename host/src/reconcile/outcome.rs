@@ -123,7 +123,7 @@ impl Pass<'_> {
             if !matches!(decision, Decision::NeedsSchema) {
                 break decision;
             }
-            match self.shared.handle.block_on(self.shared.schemas.load(&self.shared.api, &desired.type_ref)) {
+            match self.line.wait(self.shared.schemas.load(self.writer.api, &desired.type_ref)) {
                 Ok(loaded) => schema = Some(loaded),
                 Err(error) => {
                     let trouble = Trouble::no_schema(&desired.type_ref, &error);
@@ -158,7 +158,7 @@ impl Pass<'_> {
     fn look(&self, resource: &Arc<Resource>, name: &ObjectName) -> Result<Lookup, Trouble> {
         let watches = &self.shared.watches;
         if watches.is_doubtful(&resource.type_ref, name) {
-            let read = self.shared.handle.block_on(watches.read(resource, name));
+            let read = self.line.wait(watches.read(self.writer.api, resource, name));
             read.map_err(|error| Trouble::unread(resource, name, &error))?;
         }
         Ok(watches.lookup(&resource.type_ref, name))

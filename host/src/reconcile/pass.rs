@@ -9,10 +9,11 @@ use super::memory::KeyMemory;
 use super::outcome::Planned;
 use super::serving::Serving;
 use super::snapshot::Taken;
+use super::worker::Line;
 use super::{Operator, QueueKey, Shared};
 use crate::api::discovery::Resource;
 use crate::apply::{Again, Applier, StatusWrite, Step, Trouble, Written, write_status};
-use crate::lead::Permit;
+use crate::watch::Writer;
 use futures::stream::{self, StreamExt as _};
 use operator_core::contract::{Key, ObjectName, TypeRef};
 use operator_core::object::Stored;
@@ -52,7 +53,8 @@ pub(super) struct Pass<'a> {
     /// The module of the whole pass.
     pub(super) serving: &'a Arc<Serving>,
     pub(super) key: &'a QueueKey,
-    pub(super) permit: &'a Permit,
+    pub(super) line: &'a Line,
+    pub(super) writer: Writer<'a>,
     pub(super) memory: &'a mut KeyMemory,
     /// What was written, for the one line of the log.
     pub(super) written: Vec<String>,
@@ -181,10 +183,8 @@ impl Pass<'_> {
         let (shared, serving) = (self.shared, self.serving);
         let descriptor = serving.descriptor();
         let applier = Applier {
-            api: &shared.api,
+            writer: self.writer,
             watches: &shared.watches,
-            permit: self.permit,
-            author: self.key,
             installation: &shared.settings.installation,
             owner: Owner { type_ref: &descriptor.primary, name: &primary.meta.name.name, uid: &primary.meta.uid },
             parent: serving.parent(primary),
@@ -197,7 +197,7 @@ impl Pass<'_> {
             }
             let requests = steps.iter().map(|(resource, step)| applier.take(resource, step));
             let results = stream::iter(requests).buffered(REQUESTS).collect::<Vec<_>>();
-            let results = shared.handle.block_on(results);
+            let results = self.line.wait(results);
             for ((resource, step), result) in steps.iter().zip(results) {
                 match result {
                     Ok(written) => recreates |= self.note(resource, step, &written),
@@ -326,12 +326,11 @@ impl Pass<'_> {
         let Some(resource) = self.shared.watches.resource(&descriptor.primary) else {
             return Err(Trouble::unserved(&descriptor.primary));
         };
-        let schema = self.shared.handle.block_on(self.shared.schemas.load(&self.shared.api, &descriptor.primary));
+        let schema = self.line.wait(self.shared.schemas.load(self.writer.api, &descriptor.primary));
         let schema = schema.map_err(|error| Trouble::no_schema(&descriptor.primary, &error))?;
         let write = StatusWrite {
+            writer: self.writer,
             watches: &self.shared.watches,
-            permit: self.permit,
-            author: self.key,
             resource: &resource,
             manager: &self.serving.manager,
             schema: schema.as_deref(),
@@ -341,7 +340,7 @@ impl Pass<'_> {
             reconciled: &summarize(problems),
             input,
         };
-        let written = self.shared.handle.block_on(write_status(&write, &mut self.memory.flapping));
+        let written = self.line.wait(write_status(&write, &mut self.memory.flapping));
         let written = written.inspect_err(|trouble| warn!(again = ?trouble.again, "{}", trouble.problem.message))?;
         if !written.changed.is_empty() {
             self.written.push(format!("status ({})", written.changed.join(", ")));

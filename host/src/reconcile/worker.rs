@@ -2,29 +2,50 @@
 
 use super::pass::{Next, Pass};
 use super::{QueueKey, Shared};
+use crate::api::ApiServer;
+use crate::watch::Writer;
 use operator_core::queue::{Popped, Priority};
 use rustix::time::{ClockId, clock_gettime};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
 use tracing::{debug, error, info_span};
+
+/// A worker's own way to the API server. The thread that waits for an answer is the one that reads it: no other has to wake it.
+pub(super) struct Line {
+    runtime: Runtime,
+    api: ApiServer,
+}
+
+impl Line {
+    fn new(api: &ApiServer) -> std::io::Result<Self> {
+        Ok(Self { runtime: Builder::new_current_thread().enable_all().build()?, api: api.apart() })
+    }
+
+    /// Waits for requests that are sent by the API server of this line: those of another would have their connections here, where they
+    /// stand still between two waits.
+    pub(super) fn wait<T>(&self, requests: impl Future<Output = T>) -> T {
+        self.runtime.block_on(requests)
+    }
+}
 
 /// Starts the worker threads.
 pub(super) fn start(shared: &Arc<Shared>) -> std::io::Result<Vec<std::thread::JoinHandle<()>>> {
     (0..shared.settings.workers)
         .map(|number| {
-            let shared = Arc::clone(shared);
-            std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || work(&shared))
+            let (shared, line) = (Arc::clone(shared), Line::new(&shared.api)?);
+            std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || work(&shared, &line))
         })
         .collect()
 }
 
 /// Works until the queue is shut down.
-fn work(shared: &Shared) {
+fn work(shared: &Shared, line: &Line) {
     while let Some(popped) = shared.queue.next() {
         let before = thread_cpu();
         // A fault of ours in one pass is that key's problem: it backs off, and the thread goes on.
-        let next = catch_unwind(AssertUnwindSafe(|| pass(shared, &popped))).unwrap_or_else(|_| {
+        let next = catch_unwind(AssertUnwindSafe(|| pass(shared, line, &popped))).unwrap_or_else(|_| {
             error!(object = %popped.key.name, "a pass panicked; this is a bug of the host, please report it");
             Next::Failed
         });
@@ -33,7 +54,7 @@ fn work(shared: &Shared) {
     }
 }
 
-fn pass(shared: &Shared, popped: &Popped<QueueKey>) -> Next {
+fn pass(shared: &Shared, line: &Line, popped: &Popped<QueueKey>) -> Next {
     let key = &popped.key;
     let Some(operator) = shared.operators.get(key.operator) else { return Next::Gone };
     let serving = operator.serving();
@@ -57,9 +78,9 @@ fn pass(shared: &Shared, popped: &Popped<QueueKey>) -> Next {
         }
     };
     let mut memory = shared.memories.take(key);
+    let writer = Writer { api: &line.api, permit: &permit, author: key };
     let next =
-        Pass { shared, operator, serving: &serving, key, permit: &permit, memory: &mut memory, written: Vec::new() }
-            .run();
+        Pass { shared, operator, serving: &serving, key, line, writer, memory: &mut memory, written: Vec::new() }.run();
     if next != Next::Gone {
         shared.memories.put(key.clone(), memory);
     }

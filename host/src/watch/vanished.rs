@@ -1,7 +1,7 @@
 //! What became of a child that left the label selection: deleted, or robbed of its label.
 
 use super::{Shared, TypeState, WatchedType, request};
-use crate::api::ApiError;
+use crate::api::{ApiError, ApiServer};
 use operator_core::backoff::Backoff;
 use operator_core::contract::ObjectName;
 use operator_core::reflector::FaultKind;
@@ -43,7 +43,7 @@ async fn read(shared: &Shared, watched: &WatchedType, vanished: &Vanished) -> Re
     // Err: closed, which nobody does.
     let _turn = shared.questions.acquire().await;
     let known = watched.read().known(&vanished.name);
-    match shared.read_content(watched, &vanished.name).await {
+    match shared.read_content(&shared.api, watched, &vanished.name).await {
         Ok(Some(content)) => Ok(watched.write().vanished_found(content, Instant::now())),
         Ok(None) => Ok(watched.write().observed_absent(&vanished.name, known.as_ref())),
         // Who may not read it can only believe the watch.
@@ -84,15 +84,16 @@ impl Shared {
     /// A consistent read; None where nothing is.
     pub(super) async fn read_content(
         &self,
+        api: &ApiServer,
         watched: &WatchedType,
         name: &ObjectName,
     ) -> Result<Option<Content>, ApiError> {
         let type_ref = &watched.type_ref;
         let unreadable = |message: String| ApiError::Transport { message, unsent: false };
-        let Some(resource) = self.discovery.resource(&self.api, type_ref).await? else {
+        let Some(resource) = self.discovery.resource(api, type_ref).await? else {
             return Err(unreadable(format!("the API server does not serve {type_ref}")));
         };
-        let body = match self.api.get(&resource.object(name)).await {
+        let body = match api.get(&resource.object(name)).await {
             Ok(body) => body,
             Err(ApiError::Answer(answer)) if answer.code == 404 && !answer.is_missing_type() => return Ok(None),
             Err(error) => return Err(error),

@@ -2,7 +2,7 @@
 
 use super::{Author, Shared, WatchedType, Watches};
 use crate::api::discovery::Resource;
-use crate::api::{ApiError, Write};
+use crate::api::{ApiError, ApiServer, Write};
 use crate::lead::Permit;
 use bytes::Bytes;
 use operator_core::contract::ObjectName;
@@ -13,16 +13,27 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// Who writes, and by what right.
+#[derive(Clone, Copy)]
+pub struct Writer<'a> {
+    /// The connections to write by.
+    pub api: &'a ApiServer,
+    /// The right to.
+    pub permit: &'a Permit,
+    /// The key whose pass it is.
+    pub author: &'a Author,
+}
+
 impl Watches {
     /// Reads one object from the server, whoever's it is, and gives what is there. The table learns of it as far as a
     /// watch selects it.
     ///
     /// # Errors
     /// No answer, or one that is no success; 404 of the object is no error.
-    pub async fn read(&self, resource: &Resource, name: &ObjectName) -> Result<Lookup, ApiError> {
+    pub async fn read(&self, api: &ApiServer, resource: &Resource, name: &ObjectName) -> Result<Lookup, ApiError> {
         let watched = self.0.watched_or_new(&resource.type_ref);
         let known = watched.read().known(name);
-        let content = self.0.read_content(&watched, name).await?;
+        let content = self.0.read_content(api, &watched, name).await?;
         let (lookup, effects) = match content {
             None => (Lookup::Absent, watched.write().observed_absent(name, known.as_ref())),
             Some(content) => {
@@ -56,14 +67,13 @@ impl Watches {
     /// is doubtful from then on.
     pub async fn write(
         &self,
-        permit: &Permit,
+        writer: Writer<'_>,
         resource: &Resource,
         name: &ObjectName,
         write: Write<'_>,
-        author: &Author,
     ) -> Result<Arc<Stored>, ApiError> {
-        let in_flight = InFlight::new(self, resource, name, author);
-        let body = match self.0.api.write(permit, write).await {
+        let in_flight = InFlight::new(self, resource, name, writer.author);
+        let body = match writer.api.write(writer.permit, write).await {
             Ok(body) => body,
             Err(error) => return Err(in_flight.failed(error)),
         };
@@ -79,14 +89,13 @@ impl Watches {
     /// As [`Watches::write`]; 404 is no error.
     pub async fn delete(
         &self,
-        permit: &Permit,
+        writer: Writer<'_>,
         resource: &Resource,
         live: &Arc<Stored>,
         write: Write<'_>,
-        author: &Author,
     ) -> Result<(), ApiError> {
-        let in_flight = InFlight::new(self, resource, &live.meta.name, author);
-        let body = match self.0.api.write(permit, write).await {
+        let in_flight = InFlight::new(self, resource, &live.meta.name, writer.author);
+        let body = match writer.api.write(writer.permit, write).await {
             Ok(body) => body,
             Err(ApiError::Answer(answer)) if answer.code == 404 && !answer.is_missing_type() => {
                 in_flight.deleted(&live.meta.uid);

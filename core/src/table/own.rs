@@ -46,6 +46,8 @@ impl Tombstone {
 /// it is decided when the answer shows which of it was our own doing.
 #[derive(Debug)]
 pub(super) struct InFlight {
+    /// Writes that are on their way: more than one where two modules want the same child.
+    writers: u32,
     /// What the table held when it was sent.
     known: Option<ObjectVersion>,
     /// The table's epoch then: an answer from before the server went back in time tells nothing.
@@ -73,11 +75,16 @@ impl Told {
 }
 
 impl Table {
-    /// A write of this name is about to be sent; one name has one writer at a time. Exactly one of
-    /// [`Table::own_write`], [`Table::own_delete`], [`Table::write_failed`] and [`Table::write_lost`] must follow.
+    /// A write of this name is about to be sent. Exactly one of [`Table::own_write`], [`Table::own_delete`],
+    /// [`Table::write_failed`] and [`Table::write_lost`] must follow.
     pub fn write_started(&mut self, name: &ObjectName) {
-        let known = self.known(name);
-        self.writes.insert(name.clone(), InFlight { known, epoch: self.epoch, held: None, told: Vec::new() });
+        if let Some(flight) = self.writes.get_mut(name) {
+            flight.writers += 1;
+            // Whose doing a change is can't be told any more: it is everybody's news.
+            return flight.told.push(Told::Last);
+        }
+        let (known, epoch) = (self.known(name), self.epoch);
+        self.writes.insert(name.clone(), InFlight { writers: 1, known, epoch, held: None, told: Vec::new() });
     }
 
     /// The server answered a write with this object. It enters if it is newer than what the table and its watches know.
@@ -101,12 +108,21 @@ impl Table {
         }
         let vanished = self.entries.get_mut(&name).and_then(|entry| entry.vanished.take());
         let left_since = vanished.filter(|left| left.compare(&version).is_none_or(Ordering::is_ge));
-        if self.judge(&content, selected, None, now) == Verdict::Newer {
-            let same = self.entries.get_mut(&name).filter(|entry| entry.is_same_object(content.uid()));
-            let earlier = same.and_then(|entry| entry.fence.take()).map(|fence| fence.versions);
-            let versions = earlier.into_iter().flatten().chain([version]).collect();
-            let fence = Box::new(Fence { since: now, versions });
-            self.enter(content, selected, Some(fence), Origin::OwnWrite, &mut effects);
+        match self.judge(&content, selected, None, now) {
+            Verdict::Newer if self.is_covered(&name, selected) => {
+                let same = self.entries.get_mut(&name).filter(|entry| entry.is_same_object(content.uid()));
+                let earlier = same.and_then(|entry| entry.fence.take()).map(|fence| fence.versions);
+                let versions = earlier.into_iter().flatten().chain([version]).collect();
+                let fence = Box::new(Fence { since: now, versions });
+                self.enter(content, selected, Some(fence), Origin::OwnWrite, &mut effects);
+            }
+            Verdict::Newer => {
+                // Cut loose: no watch tells of it any more, but for the earlier states that it may not have told of yet.
+                let uid = content.uid().filter(|_| left_since.is_none()).cloned();
+                uid.into_iter().for_each(|uid| self.bury(&name, &uid, false));
+                self.forget(&name, Origin::OwnWrite, &mut effects);
+            }
+            Verdict::Same | Verdict::Outdated => {}
         }
         if left_since.is_some() {
             self.doubt_disappearance(&name, left_since.as_ref(), &mut effects);
@@ -259,6 +275,10 @@ impl Table {
     }
 
     fn write_ended(&mut self, name: &ObjectName, answer: Option<Told>, effects: &mut Effects) {
+        if let Some(flight) = self.writes.get_mut(name).filter(|flight| flight.writers > 1) {
+            flight.writers -= 1;
+            return;
+        }
         let Some(flight) = self.writes.remove(name) else { return };
         let is_ours = flight.told.iter().all(|told| answer.as_ref() == Some(told));
         let origin = if is_ours { Origin::OwnWrite } else { Origin::Watch };

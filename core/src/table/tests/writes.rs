@@ -170,3 +170,43 @@ fn an_answer_that_is_older_than_what_was_known_shows_that_the_server_went_back_i
     let known = bench.table.known(&name("b"));
     assert!(bench.table.observed(draft("b", "v", 450).content(), known.as_ref(), bench.now).went_back);
 }
+
+#[test]
+fn what_we_cut_loose_is_gone_at_once_and_its_earlier_states_bring_nothing_back() {
+    let mut bench = Bench::selecting();
+    let _ = bench.own_write(&draft("a", "u", 5));
+    assert_eq!(origins(&bench.own_write(&draft("a", "u", 6).unlabelled())), [Origin::OwnWrite]);
+    assert_eq!(bench.shows("a"), None);
+    for stale in [4, 5] {
+        assert!(bench.upserted(&draft("a", "u", stale)).changes.is_empty());
+        assert_eq!(bench.shows("a"), None);
+    }
+    let effects = bench.deleted(&draft("a", "u", 6));
+    assert!(effects.changes.is_empty() && effects.vanished.is_empty());
+    assert!(bench.table.tombstones.is_empty(), "a tombstone was kept after the watch told that the object left");
+    let _ = bench.upserted(&draft("a", "u", 9));
+    assert_eq!(bench.shows("a").as_deref(), Some("u@9"), "it was handed back");
+}
+
+#[test]
+fn what_left_the_watch_before_the_answer_that_cut_it_loose_can_be_handed_back() {
+    let mut bench = Bench::selecting();
+    let _ = bench.own_write(&draft("a", "u", 5));
+    bench.table.write_started(&name("a"));
+    let _ = bench.deleted(&draft("a", "u", 7));
+    let _ = bench.own_write(&draft("a", "u", 7).unlabelled());
+    assert_eq!(bench.shows("a"), None);
+    let _ = bench.upserted(&draft("a", "u", 9));
+    assert_eq!(bench.shows("a").as_deref(), Some("u@9"));
+}
+
+#[test]
+fn a_name_that_two_write_at_once_keeps_its_news_for_both() {
+    let mut bench = Bench::selecting();
+    bench.table.write_started(&name("a"));
+    assert!(bench.upserted(&draft("a", "u", 4)).changes.is_empty());
+    bench.table.write_started(&name("a"));
+    assert!(bench.own_write(&draft("a", "u", 5)).changes.is_empty(), "one is still on its way");
+    assert_eq!(origins(&bench.table.write_failed(&name("a"))), [Origin::Watch]);
+    assert!(bench.table.writes.is_empty());
+}

@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use operator_e2e::client::DEPLOYMENTS;
 use operator_e2e::cluster::ADMIN;
 use operator_e2e::expect::reconciled;
 use operator_e2e::objects::{WEB_APPS, web_app_of};
 use operator_e2e::process::Signal;
 use operator_e2e::{Cluster, Host, Match, Result, Stage, eventually, modules};
+use tokio::net::TcpListener;
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -63,6 +65,19 @@ async fn every_mistake_is_listed_before_the_start_fails() -> Result<()> {
     assert!(log.contains("no-such-module.wasm"), "{log}");
     assert!(log.contains(&cluster.folder().display().to_string()), "{log}");
     assert!(log.lines().filter(|line| line.starts_with("error:")).count() >= 3, "{log}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn sigterm_ends_a_start_that_waits_for_an_answer() -> Result<()> {
+    let cluster = Cluster::shared().await;
+    let silent = TcpListener::bind("127.0.0.1:0").await?;
+    let kubeconfig = cluster.kubeconfig_at(ADMIN, &format!("http://{}", silent.local_addr()?))?;
+    let mut host = Host::spawn(&kubeconfig, &[modules::webapp().await?], &[])?;
+    let _asked = tokio::time::timeout(SOON, silent.accept()).await.context("it never asked the server")??;
+    host.signal(Signal::TERM);
+    let status = host.wait_exit(Duration::from_secs(10)).await?;
+    assert_eq!(status.code(), Some(0), "{}", host.log());
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
 
 /// Most children of one object.
@@ -150,19 +150,59 @@ pub(super) fn run(args: HostArgs) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let host = match start(&args, election, runtime.handle().clone()) {
-        Ok(host) => host,
+    let code = runtime.block_on(start_and_run(args, election));
+    // Whatever still runs, after a drain that timed out or without the Lease, is not waited for.
+    runtime.shutdown_background();
+    code
+}
+
+async fn start_and_run(args: HostArgs, election: Option<Config>) -> ExitCode {
+    let mut signals = match Signals::listen() {
+        Ok(signals) => signals,
+        Err(error) => {
+            eprintln!("error: can't listen to signals: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let (drain, handle) = (args.shutdown_timeout, Handle::current());
+    // Compiling takes its time, and so does a server that does not answer.
+    let starting = tokio::task::spawn_blocking(move || start(&args, election, handle));
+    let started = tokio::select! {
+        started = starting => started.unwrap_or_else(|error| Err(vec![format!("the start panicked: {error}")])),
+        signal = signals.next() => {
+            info!(signal, "ending before anything was begun");
+            return ExitCode::SUCCESS;
+        }
+    };
+    match started {
+        Ok(host) => host.run_until_signal(signals, drain).await,
         Err(errors) => {
             for error in &errors {
                 eprintln!("error: {error}");
             }
-            return ExitCode::FAILURE;
+            ExitCode::FAILURE
         }
-    };
-    let code = runtime.block_on(host.run_until_signal(args.shutdown_timeout));
-    // Whatever still runs, after a drain that timed out or without the Lease, is not waited for.
-    runtime.shutdown_background();
-    code
+    }
+}
+
+/// The signals that end the process.
+struct Signals {
+    term: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self { term: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// Waits for one; gives its name.
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.term.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
 }
 
 /// A host that has started: it watches, and works while it leads.
@@ -260,28 +300,15 @@ fn say_loaded(module: &Module) {
 }
 
 impl Host {
-    async fn run_until_signal(mut self, drain: Duration) -> ExitCode {
-        let (mut term, mut interrupt) = match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
-            (Ok(term), Ok(interrupt)) => (term, interrupt),
-            (Err(error), _) | (_, Err(error)) => {
-                error!(%error, "can't listen to signals");
-                return ExitCode::FAILURE;
-            }
-        };
-        let mut next = async || {
-            tokio::select! {
-                _ = term.recv() => "SIGTERM",
-                _ = interrupt.recv() => "SIGINT",
-            }
-        };
+    async fn run_until_signal(mut self, mut signals: Signals, drain: Duration) -> ExitCode {
         let name = tokio::select! {
-            name = next() => name,
+            name = signals.next() => name,
             code = self.work_while_leading() => return code,
         };
         info!(signal = name, timeout_s = drain.as_secs(), "draining: no new pass begins, those that run may end");
         tokio::select! {
             code = self.end(drain) => code,
-            name = next() => {
+            name = signals.next() => {
                 warn!(signal = name, "a second signal: ending at once");
                 ExitCode::FAILURE
             }

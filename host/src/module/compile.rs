@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use rustix::process::{Resource, Rlimit, Signal, getrlimit, nice, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, nice, set_parent_process_death_signal, setrlimit};
 
 use crate::module::engine;
 use crate::module::log::clean;
@@ -137,8 +137,8 @@ fn compile(input: &Path, output: &Path) -> anyhow::Result<()> {
     // A second apart, or the kernel kills without the signal that says why.
     limit(Resource::Cpu, CPU.as_secs(), CPU.as_secs() + 1)?;
     limit(Resource::Data, MEMORY, MEMORY)?;
-    // Not being allowed to is no reason not to compile.
-    let _ = nice(5);
+    // Not being allowed to is no reason not to compile. A host that ends takes its compilers with it.
+    let _ = (nice(5), set_parent_process_death_signal(Some(Signal::KILL)));
     let component = fs::read(input).with_context(|| format!("reading {}", input.display()))?;
     let code = engine::compiler()?.precompile_component(&component)?;
     fs::write(output, code).with_context(|| format!("writing {}", output.display()))

@@ -40,11 +40,6 @@ impl RevertBudget {
         self.last = Some(now);
     }
 
-    /// Whether there was a fight and it is over, so that the budget may be forgotten.
-    pub fn is_over(&self, now: Instant) -> bool {
-        self.last.is_none() || self.is_quiet(now)
-    }
-
     fn next(&self, now: Instant) -> Option<Instant> {
         if self.is_quiet(now) { None } else { Some(self.last? + self.wait()) }
     }
@@ -100,12 +95,9 @@ mod tests {
     fn after_ten_quiet_minutes_it_starts_over() {
         let start = Instant::now();
         let mut budget = RevertBudget::default();
-        assert!(budget.is_over(start));
         (0..7).for_each(|_| budget.spend(start));
         assert_eq!(budget.check(start), Err(start + 4 * SECOND));
-        assert!(!budget.is_over(start + 600 * SECOND));
         let later = start + 604 * SECOND;
-        assert!(budget.is_over(later));
         for _ in 0..5 {
             assert_eq!(budget.check(later), Ok(()));
             budget.spend(later);

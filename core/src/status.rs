@@ -7,6 +7,7 @@
 mod checked;
 mod conditions;
 mod fields;
+mod fight;
 mod flapping;
 #[cfg(test)]
 mod tests;
@@ -19,7 +20,7 @@ use crate::object::{Element, Fields};
 use crate::reconciled::{Reason, Reconciled};
 use crate::schema::Schema;
 pub use checked::{Invalid, ModuleStatus, is_reason};
-pub use flapping::{Flapping, Verdict};
+pub use flapping::{Flapping, Said, Verdict};
 
 /// Where the host writes the generation that a status is of.
 const OBSERVED_GENERATION: &str = "observedGeneration";

@@ -21,7 +21,8 @@ use crate::lead::{NotLeading, Permit};
 use bytes::{Bytes, BytesMut};
 use http::{Method, Request, Response, header};
 use http_body_util::BodyExt as _;
-use kube::client::Body;
+use http_body_util::Full;
+use hyper::body::Incoming;
 use line::{Client, Line};
 use operator_core::answer::{self, Answer};
 use operator_core::breaker::{Breaker, Signal, Transition};
@@ -219,7 +220,7 @@ impl ApiServer {
         self.standing.unanswered.load(Ordering::SeqCst)
     }
 
-    async fn send(&self, request: Request<Body>) -> Result<Response<Body>, ApiError> {
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, ApiError> {
         self.client.clone().oneshot(request).await.map_err(|error| transport(&*error))
     }
 
@@ -245,13 +246,14 @@ fn request(
     path: &str,
     content_type: Option<&'static str>,
     body: String,
-) -> Result<Request<Body>, ApiError> {
+) -> Result<Request<Full<Bytes>>, ApiError> {
     let mut request = Request::builder().method(method).uri(path).header(header::ACCEPT, JSON);
     if let Some(content_type) = content_type {
         request = request.header(header::CONTENT_TYPE, content_type);
     }
-    let body = if body.is_empty() { Body::empty() } else { Body::from(body.into_bytes()) };
-    request.body(body).map_err(|error| ApiError::Transport { message: format!("{path}: {error}"), unsent: true })
+    request
+        .body(Full::from(body))
+        .map_err(|error| ApiError::Transport { message: format!("{path}: {error}"), unsent: true })
 }
 
 async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
@@ -261,7 +263,7 @@ async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, ApiErro
 }
 
 /// The whole body of a success; anything else as an error.
-async fn collect(response: Response<Body>) -> Result<Bytes, ApiError> {
+async fn collect(response: Response<Incoming>) -> Result<Bytes, ApiError> {
     let (parts, mut body) = response.into_parts();
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {

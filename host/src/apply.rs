@@ -12,7 +12,7 @@ mod status;
 mod trouble;
 
 pub(crate) use child::{Applier, Step, Written};
-pub(crate) use status::{StatusWrite, StatusWritten, write_status};
+pub(crate) use status::{Slowed, StatusWrite, StatusWritten, write_status};
 
 use operator_core::reconciled::Problem;
 use std::time::Duration;
@@ -28,14 +28,41 @@ pub(crate) struct Trouble {
     pub(crate) stands: bool,
 }
 
-/// When a key is worth another pass.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Again {
-    /// When something that it depends on changes.
-    #[default]
-    OnChange,
-    /// After a time of its own, without heating the key up.
-    After(Duration),
+/// When a key is worth another pass: when something that it depends on changes, in any case, and perhaps before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Again {
+    /// After the key's backoff, which this heats up.
+    pub(crate) backoff: bool,
+    /// After a time of its own.
+    pub(crate) after: Option<Duration>,
+}
+
+impl Again {
+    /// Level, not edge: what wakes the key is known.
+    pub(crate) const ON_CHANGE: Self = Self { backoff: false, after: None };
     /// After the key's backoff.
-    Backoff,
+    pub(crate) const BACKOFF: Self = Self { backoff: true, after: None };
+
+    /// After a time of its own, without heating the key up.
+    pub(crate) const fn after(time: Duration) -> Self {
+        Self { backoff: false, after: Some(time) }
+    }
+
+    /// When the first of the two is worth it.
+    #[must_use]
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self { backoff: self.backoff || other.backoff, after: [self.after, other.after].into_iter().flatten().min() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_earliest_time_counts_and_no_backoff_hides_it() {
+        let (soon, late) = (Again::after(Duration::from_secs(1)), Again::after(Duration::from_secs(30)));
+        assert_eq!(late.or(soon).or(Again::ON_CHANGE), soon);
+        assert_eq!(Again::BACKOFF.or(late).or(soon), Again { backoff: true, after: soon.after });
+    }
 }

@@ -13,7 +13,7 @@ use crate::schema::{NeedsSchema, Published};
 use crate::table::Lookup;
 use serde_json::json;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What is remembered of a child from one pass to the next. Losing it costs a comparison, never a write.
 #[derive(Debug, Default)]
@@ -31,7 +31,12 @@ struct Rejected {
     /// The live object's resourceVersion then; None when there was none.
     live: Option<ResourceVersion>,
     problem: Problem,
+    /// Until when it is not asked again: what stands in the way may be another object, as with a node port that is taken.
+    until: Instant,
 }
+
+/// How long an answer stands that nothing here can change.
+const STANDS: Duration = Duration::from_secs(600);
 
 impl ChildMemory {
     /// Notes that the server's copy after our apply is what this hash looks like.
@@ -48,16 +53,19 @@ impl ChildMemory {
         self.applied(hash, stored, manager);
     }
 
-    /// Notes an answer that no repetition will change.
-    pub fn rejected(&mut self, hash: &Arc<str>, live: Option<&Stored>, problem: Problem) {
+    /// Notes an answer that stands until the desired object or the live one changes, or [ten minutes](STANDS) have passed; says when that
+    /// is.
+    pub fn rejected(&mut self, hash: &Arc<str>, live: Option<&Stored>, problem: Problem, now: Instant) -> Duration {
         let live = live.map(|stored| stored.meta.resource_version.clone());
-        self.rejected = Some(Rejected { hash: Arc::clone(hash), live, problem });
+        self.rejected = Some(Rejected { hash: Arc::clone(hash), live, problem, until: now + STANDS });
+        STANDS
     }
 
-    fn standing_rejection(&self, hash: &str, live: Option<&Stored>) -> Option<&Problem> {
-        let rejected = self.rejected.as_ref()?;
+    fn standing_rejection(&self, hash: &str, live: Option<&Stored>, now: Instant) -> Option<Decision> {
+        let rejected = self.rejected.as_ref().filter(|rejected| now < rejected.until)?;
         let live = live.map(|stored| stored.meta.resource_version.clone());
-        (&*rejected.hash == hash && rejected.live == live).then_some(&rejected.problem)
+        let stands = &*rejected.hash == hash && rejected.live == live;
+        stands.then(|| Decision::Later(rejected.problem.clone(), rejected.until))
     }
 
     /// Whether our fields of this very desired object were whole before: then a change of them is a revert of somebody's doing.
@@ -82,7 +90,7 @@ pub enum Decision {
     Wait(Problem),
     /// Not to be touched.
     Refuse(Problem),
-    /// The revert budget is used up until then.
+    /// Not before then: the revert budget is used up, or the server refused this very change.
     Later(Problem, Instant),
     /// The set alone can't tell; the published schema of the type can.
     NeedsSchema,
@@ -101,7 +109,7 @@ pub struct Parent<'a> {
     pub manager: &'a str,
 }
 
-/// Decides about one wanted child. `published` is the schema of its type, where it was loaded; `now` is for the revert budget.
+/// Decides about one wanted child. `published` is the schema of its type, where it was loaded.
 pub fn decide(
     wanted: &Wanted,
     live: &Lookup,
@@ -114,8 +122,8 @@ pub fn decide(
     let of_child = |reason, message: String| Problem::of_child(reason, &desired.type_ref, &desired.name, message);
     let stored = match live {
         Lookup::Absent => {
-            if let Some(problem) = memory.standing_rejection(&desired.hash, None) {
-                return Decision::Refuse(problem.clone());
+            if let Some(later) = memory.standing_rejection(&desired.hash, None, now) {
+                return later;
             }
             return match desired.empty_element(published) {
                 Ok(None) => Decision::Create,
@@ -142,8 +150,8 @@ pub fn decide(
         Ok(false) => {}
         Err(NeedsSchema) => return Decision::NeedsSchema,
     }
-    if let Some(problem) = memory.standing_rejection(&desired.hash, Some(stored)) {
-        return Decision::Refuse(problem.clone());
+    if let Some(later) = memory.standing_rejection(&desired.hash, Some(stored), now) {
+        return later;
     }
     match desired.empty_element(published) {
         Ok(None) => {}
@@ -257,7 +265,6 @@ mod tests {
     use crate::contract::{ObjectName, OnImmutable};
     use crate::object::Decoder;
     use crate::plan::canonical::Desired;
-    use std::time::Duration;
 
     const MANAGER: &str = "operator-host/m";
 
@@ -343,12 +350,17 @@ mod tests {
     }
 
     #[test]
-    fn a_final_answer_stands_until_one_side_changes() {
+    fn a_final_answer_stands_until_one_side_changes_or_time_has_passed() {
         let (first, mut memory, now) = (wanted("v"), ChildMemory::default(), Instant::now());
         let drifted = live(&first, "2", "", "");
         let Lookup::Present(stored) = &drifted else { unreachable!("it is there") };
-        memory.rejected(&first.desired.hash, Some(stored), Problem::new(Reason::ChildRejected, "no"));
-        assert!(matches!(ask(&first, &drifted, &mut memory, now), Decision::Refuse(_)));
+        let stands = memory.rejected(&first.desired.hash, Some(stored), Problem::new(Reason::ChildRejected, "no"), now);
+        let Decision::Later(problem, until) = ask(&first, &drifted, &mut memory, now) else { panic!("asked again") };
+        assert_eq!((problem.message.as_str(), until), ("no", now + stands));
+        assert!(
+            matches!(ask(&first, &drifted, &mut memory, until), Decision::Change(_)),
+            "what stood in the way may be gone"
+        );
         assert!(matches!(ask(&first, &live(&first, "3", "", ""), &mut memory, now), Decision::Change(_)), "it changed");
         assert!(matches!(ask(&wanted("w"), &drifted, &mut memory, now), Decision::Change(_)), "another wish");
         assert!(matches!(ask(&first, &Lookup::Absent, &mut memory, now), Decision::Create), "it is gone");

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::fight::Fight;
 use super::{ModuleStatus, StatusPatch};
 use crate::reconciled::Reconciled;
 
@@ -31,6 +32,13 @@ pub enum Verdict {
         /// Paths that flap.
         fields: Vec<String>,
     },
+    /// Somebody changes back what was written, in these fields. Look again at `until`.
+    Fought {
+        /// When the next write is allowed.
+        until: Instant,
+        /// Paths that are changed back.
+        fields: Vec<String>,
+    },
     /// The server took the same change before and dropped it or changed it back, these fields: a default, or a schema that
     /// was not known. Nothing will come of it until something else changes.
     Futile {
@@ -39,10 +47,24 @@ pub enum Verdict {
     },
 }
 
+/// What a patch is to make the status say.
+#[derive(Clone, Copy, Debug)]
+pub struct Said<'a> {
+    /// Digest of all that the module saw but its own status and resourceVersions.
+    pub input: u64,
+    /// The generation that it is of.
+    pub generation: Option<i64>,
+    /// The module's part; None when it said nothing.
+    pub module: Option<&'a ModuleStatus>,
+    /// The host's part.
+    pub reconciled: Option<&'a Reconciled>,
+}
+
 /// The status writes of one key, as far as they must be remembered.
 #[derive(Clone, Debug, Default)]
 pub struct Flapping {
     last: Option<Last>,
+    fight: Fight,
     /// Changes of the last write that its own answer still lacked.
     futile: Option<Value>,
     /// The host's condition that the type's schema forbids.
@@ -60,13 +82,16 @@ struct Last {
 }
 
 impl Flapping {
-    /// Judges a planned patch, which is taken as written when the verdict says so. `input` is a digest of all that the
-    /// module saw but its own status and resourceVersions; `status` what it said, None when it said nothing.
-    pub fn judge(&mut self, now: Instant, input: u64, status: Option<&ModuleStatus>, patch: &StatusPatch) -> Verdict {
+    /// Judges a planned patch. One that the server then takes is to be told by [`Flapping::written`].
+    pub fn judge(&mut self, now: Instant, said: &Said<'_>, patch: &StatusPatch) -> Verdict {
         if self.futile.as_ref() == Some(&without_times(patch.change())) {
             return Verdict::Futile { fields: patch.changed.clone() };
         }
-        let Some(status) = status.map(digest) else { return Verdict::Write };
+        if let Err(until) = self.fight.check(now, said) {
+            return Verdict::Fought { until, fields: patch.changed.clone() };
+        }
+        let input = said.input;
+        let Some(status) = said.module.map(digest) else { return Verdict::Write };
         let flaps = match &self.last {
             Some(last) if last.input == input && last.status == status => return Verdict::Write,
             Some(last) if last.input == input && now.saturating_duration_since(last.at) < QUIET => {
@@ -94,7 +119,8 @@ impl Flapping {
 
     /// Takes what is still to be changed after a write, planned from its own answer: by rights nothing. Says which fields
     /// the server did not take.
-    pub fn written(&mut self, left: Option<StatusPatch>) -> Vec<String> {
+    pub fn written(&mut self, now: Instant, left: Option<StatusPatch>) -> Vec<String> {
+        self.fight.written(now);
         let (futile, fields) = left.map(|left| (without_times(left.change()), left.changed)).unzip();
         self.futile = futile;
         fields.unwrap_or_default()
@@ -119,7 +145,7 @@ fn delay(flaps: u32) -> Duration {
     }
 }
 
-fn digest(status: &ModuleStatus) -> u64 {
+pub(super) fn digest(status: &ModuleStatus) -> u64 {
     let mut hasher = DefaultHasher::new();
     // Keys are sorted: equal fields are equal text.
     Value::Object(status.fields().clone()).to_string().hash(&mut hasher);

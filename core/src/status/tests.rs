@@ -41,6 +41,10 @@ fn ready(replicas: u32) -> ModuleStatus {
     module(json!({ "readyReplicas": replicas }), vec![condition("Ready", status, &format!("{replicas}/2"))])
 }
 
+fn said<'a>(input: u64, module: Option<&'a ModuleStatus>) -> Said<'a> {
+    Said { input, generation: Some(1), module, reconciled: None }
+}
+
 fn condition_of<'v>(object: &'v Value, type_: &str) -> Option<&'v Value> {
     object["status"]["conditions"].as_array()?.iter().find(|entry| entry["type"] == type_)
 }
@@ -238,13 +242,13 @@ fn a_message_with_a_counter_is_slowed_and_named() {
     for pass in 0..600u64 {
         let status = module(json!({}), vec![condition("Ready", ConditionStatus::True, &format!("pass {pass}"))]);
         let Some(patch) = server.plan(Some(&status), Some(&settled()), NOW).patch else { continue };
-        match flapping.judge(start + Duration::from_secs(pass), 1, Some(&status), &patch) {
+        match flapping.judge(start + Duration::from_secs(pass), &said(1, Some(&status)), &patch) {
             Verdict::Write => {
                 writes += 1;
                 server.patch(&patch);
             }
             Verdict::Slowed { fields, .. } => named = fields,
-            Verdict::Futile { fields } => panic!("{fields:?} had an effect"),
+            other => panic!("{other:?}"),
         }
     }
     assert_eq!(named, [r#"status.conditions[type="Ready"].message"#]);
@@ -258,22 +262,34 @@ fn a_status_that_follows_its_input_is_never_slowed() {
     for input in 0..100u32 {
         let status = module(json!({ "readyReplicas": input }), vec![]);
         let patch = server.plan(Some(&status), Some(&settled()), NOW).patch.expect("a new number");
-        assert_eq!(flapping.judge(now, input.into(), Some(&status), &patch), Verdict::Write);
+        assert_eq!(flapping.judge(now, &said(input.into(), Some(&status)), &patch), Verdict::Write);
         server.patch(&patch);
     }
 }
 
 #[test]
-fn tampering_with_a_steady_status_is_put_right_each_time() {
+fn tampering_with_a_steady_status_is_put_right_and_a_fight_over_it_slowed() {
     let mut server = Server::new(Crd::WebApp);
-    let (mut flapping, now, status) = (Flapping::default(), Instant::now(), ready(2));
-    for _ in 0..20 {
-        let patch = server.plan(Some(&status), Some(&settled()), NOW).patch.expect("it was tampered with");
-        assert_eq!(flapping.judge(now, 1, Some(&status), &patch), Verdict::Write);
-        server.patch(&patch);
-        assert!(flapping.written(server.plan(Some(&status), Some(&settled()), NOW).patch).is_empty());
-        server.write_as("somebody", &json!({ "readyReplicas": 99 }));
+    let (mut flapping, start, status) = (Flapping::default(), Instant::now(), ready(2));
+    let (mut written, mut named) = (Vec::new(), Vec::new());
+    for second in 0..100 {
+        let now = start + Duration::from_secs(second);
+        let Some(patch) = server.plan(Some(&status), Some(&settled()), NOW).patch else {
+            panic!("it was changed back")
+        };
+        match flapping.judge(now, &said(1, Some(&status)), &patch) {
+            Verdict::Write => {
+                server.patch(&patch);
+                assert!(flapping.written(now, server.plan(Some(&status), Some(&settled()), NOW).patch).is_empty());
+                server.write_as("somebody", &json!({ "readyReplicas": 99 }));
+                written.push(second);
+            }
+            Verdict::Fought { fields, .. } => named = fields,
+            other => panic!("{other:?}"),
+        }
     }
+    assert_eq!(written, [0, 1, 2, 3, 4, 5, 6, 8, 12, 20, 36, 68], "the first, five reverts, then at growing intervals");
+    assert_eq!(named, ["status.readyReplicas"]);
 }
 
 #[test]
@@ -285,15 +301,15 @@ fn what_the_server_puts_back_is_tried_once() {
     for _ in 0..10 {
         // Our own write brought the default, so that it counts as ours.
         let Some(patch) = server.plan(Some(&ready(2)), Some(&settled()), NOW).patch else { break };
-        match flapping.judge(now, 1, Some(&ready(2)), &patch) {
+        match flapping.judge(now, &said(1, Some(&ready(2))), &patch) {
             Verdict::Write => {
                 server.patch(&patch);
                 writes += 1;
                 let left = server.plan(Some(&ready(2)), Some(&settled()), NOW).patch;
-                assert_eq!(flapping.written(left), ["status.phase"]);
+                assert_eq!(flapping.written(now, left), ["status.phase"]);
             }
             Verdict::Futile { fields } => assert_eq!(fields, ["status.phase"]),
-            Verdict::Slowed { .. } => panic!("the module's status is the same"),
+            other => panic!("{other:?}"),
         }
     }
     assert_eq!(writes, 1);
@@ -305,9 +321,9 @@ fn a_condition_that_is_never_taken_is_not_tried_again_at_another_time() {
     let server = Server::new(Crd::WebApp);
     let mut flapping = Flapping::default();
     let plan = |now| server.plan(None, Some(&settled()), now).patch;
-    assert_eq!(flapping.written(plan(NOW)), ["status.conditions[type=\"Reconciled\"]"]);
+    assert_eq!(flapping.written(Instant::now(), plan(NOW)), ["status.conditions[type=\"Reconciled\"]"]);
     let later = plan("2026-01-01T10:00:00Z").expect("it is still wanted");
-    assert!(matches!(flapping.judge(Instant::now(), 0, None, &later), Verdict::Futile { .. }));
+    assert!(matches!(flapping.judge(Instant::now(), &said(0, None), &later), Verdict::Futile { .. }));
 }
 
 fn json_value() -> impl Strategy<Value = Value> {

@@ -2,22 +2,25 @@
 
 use super::connections::Connections;
 use anyhow::Context as _;
+use bytes::Bytes;
 use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Builder;
 use hyper_util::client::legacy::connect::HttpConnector;
 use kube::Config;
+use kube::client::ConfigExt as _;
 use kube::client::middleware::{AuthLayer, BaseUriLayer, ExtraHeadersLayer};
-use kube::client::{Body, ConfigExt as _};
 use std::time::Duration;
 use tower::util::BoxCloneSyncService;
-use tower::{BoxError, ServiceBuilder, ServiceExt as _};
+use tower::{BoxError, ServiceBuilder};
 
 /// How long a connection may take to stand.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sends requests; its clones share their connections.
-pub(super) type Client = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
+pub(super) type Client = BoxCloneSyncService<Request<Full<Bytes>>, Response<Incoming>, BoxError>;
 
 /// What all clients of one server share.
 pub(super) struct Line {
@@ -52,13 +55,13 @@ impl Line {
 
     /// A client with connections of its own, which live on the tokio runtime that sends by them; credentials are shared with the others.
     pub(super) fn client(&self) -> Client {
-        let hyper = Builder::new(self.connections.clone()).build::<_, Body>(self.connector.clone());
+        let hyper = Builder::new(self.connections.clone()).build::<_, Full<Bytes>>(self.connector.clone());
         let service = ServiceBuilder::new()
             .layer(&self.base_uri)
             .option_layer(self.auth.as_ref())
             .layer(&self.headers)
             .map_err(BoxError::from)
             .service(hyper);
-        BoxCloneSyncService::new(service.map_response(|response| response.map(Body::wrap_body)).map_err(Into::into))
+        BoxCloneSyncService::new(service)
     }
 }

@@ -3,7 +3,7 @@
 use super::{ApiError, transport};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
-use kube::client::Body;
+use hyper::body::Incoming;
 
 /// Longest line: etcd refuses objects of a few MiB, an event adds little to one.
 const LINE_MAX: usize = 64 << 20;
@@ -11,14 +11,14 @@ const LINE_MAX: usize = 64 << 20;
 /// Lines of a watch. Empty ones are left out.
 #[derive(Debug)]
 pub struct Lines {
-    body: Body,
+    body: Incoming,
     buffer: BytesMut,
     /// Bytes of the buffer that hold no line end.
     searched: usize,
 }
 
 impl Lines {
-    pub(super) fn new(body: Body) -> Self {
+    pub(super) fn new(body: Incoming) -> Self {
         Self { body, buffer: BytesMut::new(), searched: 0 }
     }
 

@@ -268,7 +268,7 @@ impl Applier<'_> {
                 &live.meta.name,
                 format!("managedFields are unreadable: {error}"),
             ),
-            again: Again::Backoff,
+            again: Again::BACKOFF,
             stands: false,
         })?;
         self.merge_patch(resource, live, &patch).await

@@ -34,7 +34,7 @@ impl Applier<'_> {
             let desired = &wanted.desired;
             let text = format!("{}; not made anew, as {why}", message(refusal, Class::Immutable, about));
             let problem = Problem::of_child(Reason::ChildImmutable, &desired.type_ref, &desired.name, text);
-            Trouble { problem, again: Again::Backoff, stands: false }
+            Trouble { problem, again: Again::BACKOFF, stands: false }
         })?;
         self.delete(resource, live, Written::Recreating).await
     }

@@ -11,7 +11,7 @@ use operator_core::answer::{Class, Verb, classify, message};
 use operator_core::object::{Fields, Stored};
 use operator_core::reconciled::{Problem, Reason, Reconciled};
 use operator_core::schema::Schema;
-use operator_core::status::{self, Flapping, Input, ModuleStatus, StatusPlan, Verdict};
+use operator_core::status::{self, Flapping, Input, ModuleStatus, Said, StatusPlan, Verdict};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -47,8 +47,24 @@ pub(crate) struct StatusWritten {
     pub(crate) lost: Vec<String>,
     /// Paths that the server did not keep though the schema has them.
     pub(crate) not_kept: Vec<String>,
-    /// When to look again at a status that flaps.
-    pub(crate) slowed: Option<(Duration, Vec<String>)>,
+    /// What was not written yet.
+    pub(crate) slowed: Option<Slowed>,
+}
+
+/// Fields of a status that are written at growing intervals.
+pub(crate) struct Slowed {
+    /// When to look again.
+    pub(crate) after: Duration,
+    /// Their paths.
+    pub(crate) fields: Vec<String>,
+    /// For the log.
+    pub(crate) why: &'static str,
+}
+
+impl Slowed {
+    fn new(until: Instant, fields: Vec<String>, why: &'static str) -> Self {
+        Self { after: until.saturating_duration_since(Instant::now()), fields, why }
+    }
 }
 
 /// Writes the status where the live one differs.
@@ -66,10 +82,15 @@ pub(crate) async fn write_status(write: &StatusWrite<'_>, flapping: &mut Flappin
         slowed: None,
     };
     let Some(patch) = plan.patch else { return Ok(done) };
-    match flapping.judge(Instant::now(), write.input, write.module, &patch) {
+    match flapping.judge(Instant::now(), &write.said(parts), &patch) {
         Verdict::Write => {}
+        Verdict::Fought { until, fields } => {
+            done.slowed = Some(Slowed::new(until, fields, "another writer of the status changes these fields back"));
+            return Ok(done);
+        }
         Verdict::Slowed { until, fields } => {
-            done.slowed = Some((until.saturating_duration_since(Instant::now()), fields));
+            done.slowed =
+                Some(Slowed::new(until, fields, "the module's status differs from call to call on equal input"));
             // The host's own condition waits for nobody.
             if let Some(patch) = write.plan(write.primary, Parts { module: false, ..parts }).patch {
                 done.primary = write.send(&patch.body).await.map_err(Refused::into_trouble)?;
@@ -95,7 +116,7 @@ pub(crate) async fn write_status(write: &StatusWrite<'_>, flapping: &mut Flappin
         }
         Err(refused) => return Err(refused.into_trouble()),
     };
-    done.not_kept = flapping.written(write.plan(&stored, parts).patch);
+    done.not_kept = flapping.written(Instant::now(), write.plan(&stored, parts).patch);
     done.primary = stored;
     done.changed = changed;
     Ok(done)
@@ -123,6 +144,15 @@ struct Parts {
 }
 
 impl StatusWrite<'_> {
+    fn said(&self, parts: Parts) -> Said<'_> {
+        Said {
+            input: self.input,
+            generation: self.primary.meta.generation,
+            module: self.module,
+            reconciled: parts.reconciled.then_some(self.reconciled),
+        }
+    }
+
     fn plan(&self, primary: &Stored, parts: Parts) -> StatusPlan {
         let owned: Vec<Fields<'_>> = primary.owned.status(self.manager).filter_map(|set| set.fields().ok()).collect();
         let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
@@ -156,23 +186,23 @@ impl StatusWrite<'_> {
         };
         let ApiError::Answer(answer) = error else {
             tracing::warn!(%error, "no answer to a status write");
-            return Err(Refused::Other(self.trouble("the API server did not answer; tried again", Again::Backoff)));
+            return Err(Refused::Other(self.trouble("the API server did not answer; tried again", Again::BACKOFF)));
         };
         let class = classify(&answer, &about);
         let text = message(&answer, class, &about);
         Err(match class {
-            Class::Conflict | Class::Refuse => Refused::Other(self.trouble(&text, Again::After(CONFLICT))),
+            Class::Conflict | Class::Refuse => Refused::Other(self.trouble(&text, Again::after(CONFLICT))),
             // Deleted meanwhile: its event ends the key.
-            Class::NotFound => Refused::Other(self.trouble(&text, Again::OnChange)),
+            Class::NotFound => Refused::Other(self.trouble(&text, Again::ON_CHANGE)),
             Class::Invalid => Refused::Invalid(Trouble {
                 problem: Problem::new(Reason::InvalidOutcome, format!("status: {text}")),
-                again: Again::Backoff,
+                again: Again::BACKOFF,
                 stands: false,
             }),
             Class::TooMany => {
-                Refused::Other(self.trouble(&text, answer.retry_after.map_or(Again::Backoff, Again::After)))
+                Refused::Other(self.trouble(&text, answer.retry_after.map_or(Again::BACKOFF, Again::after)))
             }
-            _ => Refused::Other(self.trouble(&text, Again::Backoff)),
+            _ => Refused::Other(self.trouble(&text, Again::BACKOFF)),
         })
     }
 

@@ -18,19 +18,19 @@ const NO_HEAT: Duration = Duration::from_secs(30);
 /// What a class of answers means for a key: the condition's reason, when to try again, whether the answer stands.
 fn verdict(class: Class, answer: &Answer) -> (Reason, Again, bool) {
     match class {
-        Class::ModuleError | Class::Invalid => (Reason::ChildRejected, Again::OnChange, true),
-        Class::Immutable => (Reason::ChildImmutable, Again::OnChange, true),
+        Class::ModuleError | Class::Invalid => (Reason::ChildRejected, Again::ON_CHANGE, true),
+        Class::Immutable => (Reason::ChildImmutable, Again::ON_CHANGE, true),
         // Not asked again for: what belongs to the namespace goes with it.
-        Class::Terminating if answer.is_namespace_terminating() => (Reason::ApplyFailed, Again::OnChange, true),
-        Class::Quota | Class::Terminating => (Reason::ApplyFailed, Again::After(NO_HEAT), false),
-        Class::TooMany => (Reason::ApplyFailed, answer.retry_after.map_or(Again::Backoff, Again::After), false),
+        Class::Terminating if answer.is_namespace_terminating() => (Reason::ApplyFailed, Again::ON_CHANGE, true),
+        Class::Quota | Class::Terminating => (Reason::ApplyFailed, Again::after(NO_HEAT), false),
+        Class::TooMany => (Reason::ApplyFailed, answer.retry_after.map_or(Again::BACKOFF, Again::after), false),
         Class::Ok
         | Class::Retry
         | Class::Forbidden
         | Class::NotFound
         | Class::Conflict
         | Class::Refuse
-        | Class::Gone => (Reason::ApplyFailed, Again::Backoff, false),
+        | Class::Gone => (Reason::ApplyFailed, Again::BACKOFF, false),
     }
 }
 
@@ -38,7 +38,7 @@ impl Trouble {
     /// The type went away since the pass began.
     pub(crate) fn unserved(type_ref: &TypeRef) -> Self {
         let problem = Problem::new(Reason::TypeUnavailable, format!("{type_ref} is not served"));
-        Self { problem, again: Again::Backoff, stands: false }
+        Self { problem, again: Again::BACKOFF, stands: false }
     }
 
     /// The published schema could not be read.
@@ -46,7 +46,7 @@ impl Trouble {
         tracing::warn!(r#type = %type_ref, %error, "can't read the published schema");
         let problem =
             Problem::new(Reason::ApplyFailed, format!("the API server did not give its schema of {type_ref}"));
-        Self { problem, again: Again::Backoff, stands: false }
+        Self { problem, again: Again::BACKOFF, stands: false }
     }
 
     /// A child whose state is in doubt could not be read.
@@ -113,7 +113,7 @@ impl Applier<'_> {
     pub(super) fn in_the_way(&self, wanted: &Wanted, reason: Reason, why: &str) -> Trouble {
         let desired = &wanted.desired;
         let problem = Problem::of_child(reason, &desired.type_ref, &desired.name, why);
-        Trouble { problem, again: Again::OnChange, stands: false }
+        Trouble { problem, again: Again::ON_CHANGE, stands: false }
     }
 }
 
@@ -126,7 +126,7 @@ fn unanswered(type_ref: &TypeRef, name: &ObjectName, error: &ApiError) -> Troubl
     };
     Trouble {
         problem: Problem::of_child(Reason::ApplyFailed, type_ref, name, text),
-        again: Again::Backoff,
+        again: Again::BACKOFF,
         stands: false,
     }
 }

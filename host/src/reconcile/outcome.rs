@@ -46,7 +46,7 @@ pub(super) struct Planned {
 impl Planned {
     pub(super) fn problem(&mut self, problem: Problem, again: Again) {
         self.problems.push(problem);
-        self.again = self.again.max(again);
+        self.again = self.again.or(again);
     }
 }
 
@@ -54,7 +54,7 @@ impl Pass<'_> {
     /// Plans what an outcome needs; Err where the outcome can't be used at all.
     pub(super) fn plan(&mut self, taken: &Taken, outcome: Outcome, asked_clock: bool) -> Result<Planned, Next> {
         if let Some(problem) = unknown_extension(&outcome.extensions) {
-            return Err(self.report(&taken.primary, None, &[problem], Again::Backoff));
+            return Err(self.report(&taken.primary, None, &[problem], Again::BACKOFF));
         }
         log_events(&outcome.events);
         let mut planned = Planned { requeue_after: outcome.requeue_after, asked_clock, ..Planned::default() };
@@ -62,7 +62,7 @@ impl Pass<'_> {
             match ModuleStatus::check(status, &self.serving.descriptor().condition_types) {
                 Ok(status) => planned.status = Some(status),
                 Err(invalid) => {
-                    planned.problem(Problem::new(Reason::InvalidOutcome, invalid.to_string()), Again::Backoff)
+                    planned.problem(Problem::new(Reason::InvalidOutcome, invalid.to_string()), Again::BACKOFF)
                 }
             }
         }
@@ -85,7 +85,7 @@ impl Pass<'_> {
         planned.wanted = refused;
         for problem in problems {
             // The same call gives the same answer: only time or a change can help.
-            planned.problem(problem, Again::Backoff);
+            planned.problem(problem, Again::BACKOFF);
         }
         for wanted in wanted {
             planned.wanted.insert((wanted.desired.type_ref.clone(), wanted.desired.name.clone()));
@@ -139,16 +139,16 @@ impl Pass<'_> {
             Decision::Disown(live) => planned.steps.push((resource, Step::Disown(live))),
             Decision::Wait(problem) => {
                 planned.waits.insert(identity);
-                planned.problem(problem, Again::OnChange);
+                planned.problem(problem, Again::ON_CHANGE);
             }
             Decision::Refuse(problem) => {
                 if problem.reason == Reason::ChildNotOwned {
                     planned.waits.insert(identity);
                 }
-                planned.problem(problem, Again::OnChange);
+                planned.problem(problem, Again::ON_CHANGE);
             }
             Decision::Later(problem, until) => {
-                planned.problem(problem, Again::After(until.saturating_duration_since(Instant::now())));
+                planned.problem(problem, Again::after(until.saturating_duration_since(Instant::now())));
             }
         }
         Ok(())
@@ -192,9 +192,9 @@ impl Pass<'_> {
             None => {}
         }
         let again = match (failure.terminal, failure.retry_after) {
-            (true, _) => Again::OnChange,
-            (false, Some(after)) => Again::After(after),
-            (false, None) => Again::Backoff,
+            (true, _) => Again::ON_CHANGE,
+            (false, Some(after)) => Again::after(after),
+            (false, None) => Again::BACKOFF,
         };
         warn!(terminal = failure.terminal, again = ?again, "{}: {}", problems[0].reason.as_str(), problems[0].message);
         let (next, primary) = self.report_and_see(

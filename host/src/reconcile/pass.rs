@@ -12,7 +12,7 @@ use super::snapshot::Taken;
 use super::worker::Line;
 use super::{Operator, QueueKey, Shared};
 use crate::api::discovery::Resource;
-use crate::apply::{Again, Applier, StatusWrite, Step, Trouble, Written, write_status};
+use crate::apply::{Again, Applier, Slowed, StatusWrite, Step, Trouble, Written, write_status};
 use crate::watch::Writer;
 use futures::stream::{self, StreamExt as _};
 use operator_core::contract::{Key, ObjectName, TypeRef};
@@ -38,8 +38,8 @@ pub(super) enum Next {
     Done,
     /// Look again after this time.
     After(Duration),
-    /// Again after the key's backoff.
-    Failed,
+    /// Again after the key's backoff, or after this time if that is earlier.
+    Failed(Option<Duration>),
     /// Failed, and it is known when to try again.
     FailedAfter(Duration),
     /// The primary is gone: forget the key.
@@ -94,7 +94,7 @@ impl Pass<'_> {
                 Ok(planned) => planned,
                 Err(next) => return next,
             };
-            let again = planned.again.max(self.shared.wait_for(self.key, planned.waits.clone()));
+            let again = planned.again.or(self.shared.wait_for(self.key, planned.waits.clone()));
             if planned.steps.is_empty() && planned.prunes.is_empty() {
                 return match planned.problems.is_empty() {
                     true => self.settle(&taken, &planned),
@@ -110,9 +110,9 @@ impl Pass<'_> {
                 return self.report(&taken.primary, None, &problems, again);
             }
         }
-        let Ok(taken) = self.take() else { return Next::Failed };
+        let Ok(taken) = self.take() else { return Next::Failed(None) };
         let unsettled = Problem::new(Reason::Waiting, "the module wants something else each time it is called");
-        self.report(&taken.primary, None, &[unsettled], Again::Backoff)
+        self.report(&taken.primary, None, &[unsettled], Again::BACKOFF)
     }
 
     /// Takes what the pass works on from the tables; Err where there is nothing to work on.
@@ -142,14 +142,14 @@ impl Pass<'_> {
         }
         if primary.meta.paused {
             let paused = Problem::new(Reason::Paused, "suspended by the annotation operatorhost.dev/paused");
-            return Err(self.report(&primary, None, &[paused], Again::OnChange));
+            return Err(self.report(&primary, None, &[paused], Again::ON_CHANGE));
         }
         let gate = self.serving.gate().clone();
         let unavailable = match gate {
             Gate::Open(unavailable) => unavailable,
             // The gate enqueues every key when it opens.
             Gate::Held => return Err(Next::Done),
-            Gate::Unavailable(problems) => return Err(self.report(&primary, None, &problems, Again::OnChange)),
+            Gate::Unavailable(problems) => return Err(self.report(&primary, None, &problems, Again::ON_CHANGE)),
         };
         let mut children = Vec::new();
         for child in descriptor.children.iter().filter(|child| !unavailable.contains(&child.type_ref)) {
@@ -171,7 +171,7 @@ impl Pass<'_> {
             Err(error) => {
                 warn!(%error, reason = error.reason(), stopped_in = error.stopped_in(), "the call failed");
                 let problem = Problem::new(reason_of(error.reason()), error.to_string());
-                Err(self.report(&taken.primary, None, &[problem], Again::Backoff))
+                Err(self.report(&taken.primary, None, &[problem], Again::BACKOFF))
             }
         }
     }
@@ -203,7 +203,7 @@ impl Pass<'_> {
                     Ok(written) => recreates |= self.note(resource, step, &written),
                     Err(trouble) => {
                         failed = true;
-                        *again = (*again).max(trouble.again);
+                        *again = again.or(trouble.again);
                         self.note_trouble(resource, step, trouble, problems, again);
                     }
                 }
@@ -246,7 +246,7 @@ impl Pass<'_> {
         warn!(reason = trouble.problem.reason.as_str(), again = ?trouble.again, "{}", trouble.problem.message);
         let identity = identity(resource, step);
         if matches!(trouble.problem.reason, Reason::ChildNotOwned | Reason::Waiting) {
-            *again = (*again).max(self.shared.wait_also(self.key, identity.clone()));
+            *again = again.or(self.shared.wait_also(self.key, identity.clone()));
         }
         if let Some(wanted) = wanted(step).filter(|_| trouble.stands) {
             let live = match step {
@@ -254,7 +254,8 @@ impl Pass<'_> {
                 _ => None,
             };
             let memory = self.memory.children.entry(identity).or_default();
-            memory.rejected(&wanted.desired.hash, live, trouble.problem.clone());
+            let stands = memory.rejected(&wanted.desired.hash, live, trouble.problem.clone(), Instant::now());
+            *again = again.or(Again::after(stands));
         }
         problems.push(trouble.problem);
     }
@@ -279,8 +280,8 @@ impl Pass<'_> {
         let version = written.primary.meta.resource_version.to_string();
         self.memory.settled = (!depends_on_time).then(|| taken.digest(self.serving.module.digest(), &version));
         match (written.slowed, planned.requeue_after) {
-            (Some((slowed, _)), Some(requeue)) => Next::After(slowed.min(requeue)),
-            (Some((after, _)), None) | (None, Some(after)) => Next::After(after),
+            (Some(slowed), Some(requeue)) => Next::After(slowed.after.min(requeue)),
+            (Some(Slowed { after, .. }), None) | (None, Some(after)) => Next::After(after),
             (None, None) => Next::Done,
         }
     }
@@ -308,10 +309,10 @@ impl Pass<'_> {
         self.memory.settled = None;
         match self.status(primary, status, problems, input) {
             Ok(written) => match (next(again), written.slowed) {
-                (Next::Done, Some((slowed, _))) => (Next::FailedAfter(slowed), written.primary),
+                (Next::Done, Some(slowed)) => (Next::FailedAfter(slowed.after), written.primary),
                 (next, _) => (next, written.primary),
             },
-            Err(trouble) => (next(again.max(trouble.again)), Arc::clone(primary)),
+            Err(trouble) => (next(again.or(trouble.again)), Arc::clone(primary)),
         }
     }
 
@@ -345,14 +346,11 @@ impl Pass<'_> {
         if !written.changed.is_empty() {
             self.written.push(format!("status ({})", written.changed.join(", ")));
         }
-        if let Some((_, fields)) = &written.slowed
+        if let Some(Slowed { fields, why, .. }) = &written.slowed
             && self.memory.slowed != *fields
         {
             self.memory.slowed.clone_from(fields);
-            warn!(
-                fields = fields.join(", "),
-                "the module's status differs from call to call on equal input; it is written at growing intervals"
-            );
+            warn!(fields = fields.join(", "), "{why}; it is written at growing intervals");
         }
         if !written.lost.is_empty() {
             let text = format!("{}: {}", descriptor.primary, written.lost.join(", "));
@@ -373,10 +371,9 @@ impl Pass<'_> {
 /// When a key with this in its way is looked at again.
 pub(super) fn next(again: Again) -> Next {
     match again {
-        // Level, not edge: what wakes the key is known, the timer is for what nobody foresaw.
-        Again::OnChange => Next::Done,
-        Again::After(time) => Next::FailedAfter(time),
-        Again::Backoff => Next::Failed,
+        Again { backoff: true, after } => Next::Failed(after),
+        Again { after: Some(time), .. } => Next::FailedAfter(time),
+        Again::ON_CHANGE => Next::Done,
     }
 }
 

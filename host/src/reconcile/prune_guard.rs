@@ -39,7 +39,7 @@ impl Pass<'_> {
             warn!(reason = problem.reason.as_str(), "{}", problem.message);
         }
         planned.prunes.clear();
-        planned.problem(problem, Again::After(held.until().saturating_duration_since(now)));
+        planned.problem(problem, Again::after(held.until().saturating_duration_since(now)));
         self.memory.held = Some(held);
     }
 

@@ -88,7 +88,7 @@ impl Shared {
                 self.watch_name(&type_ref, &name);
             }
         }
-        names.iter().map(|(type_ref, name)| self.watch_name(type_ref, name)).max().unwrap_or_default()
+        names.iter().map(|(type_ref, name)| self.watch_name(type_ref, name)).fold(Again::ON_CHANGE, Again::or)
     }
 
     /// Waits for one more name.
@@ -103,9 +103,9 @@ impl Shared {
         if let Lookup::Present(stored) = self.watches.lookup(type_ref, name)
             && stored.meta.installation.as_deref() == Some(&*self.settings.installation)
         {
-            return Again::OnChange;
+            return Again::ON_CHANGE;
         }
-        if self.watches.watch_name(type_ref, name) { Again::OnChange } else { Again::After(UNWATCHED) }
+        if self.watches.watch_name(type_ref, name) { Again::ON_CHANGE } else { Again::after(UNWATCHED) }
     }
 }
 

@@ -47,7 +47,7 @@ fn work(shared: &Shared, line: &Line) {
         // A fault of ours in one pass is that key's problem: it backs off, and the thread goes on.
         let next = catch_unwind(AssertUnwindSafe(|| pass(shared, line, &popped))).unwrap_or_else(|_| {
             error!(object = %popped.key.name, "a pass panicked; this is a bug of the host, please report it");
-            Next::Failed
+            Next::Failed(None)
         });
         settle(shared, &popped.key, next);
         shared.queue.done(&popped.key, thread_cpu().saturating_sub(before));
@@ -74,7 +74,7 @@ fn pass(shared: &Shared, line: &Line, popped: &Popped<QueueKey>) -> Next {
         // The term is over, and soon the process: the next holder's queue has the key.
         Err(error) => {
             debug!(%error, "nothing is done");
-            return Next::Failed;
+            return Next::Failed(None);
         }
     };
     let mut memory = shared.memories.take(key);
@@ -93,8 +93,11 @@ fn settle(shared: &Shared, key: &QueueKey, next: Next) {
     match next {
         Next::Gone => return shared.queue.remove(key),
         // The retry comes before any resync, which must not cut the backoff short.
-        Next::Failed => {
+        Next::Failed(no_later) => {
             shared.queue.failed(key);
+            if let Some(delay) = no_later {
+                shared.queue.add_after(operator.lane, key.clone(), delay, Priority::Retry);
+            }
             return;
         }
         Next::FailedAfter(delay) => {

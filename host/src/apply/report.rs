@@ -4,6 +4,9 @@
 
 use operator_core::object::Stored;
 use operator_core::plan::canonical::Desired;
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::fmt;
 
@@ -34,9 +37,7 @@ impl fmt::Display for Difference {
 
 /// Logs scalars of the desired object that the answer shows with another value.
 pub(super) fn differences(desired: &Desired, stored: &Stored) {
-    let Ok(live) = serde_json::from_str::<Map<String, Value>>(&stored.json) else { return };
-    let mut found = Vec::new();
-    compare_fields(&desired.value, &live, &mut String::new(), &mut found);
+    let found = compare(&desired.value, &stored.json);
     if found.is_empty() {
         return;
     }
@@ -53,37 +54,120 @@ pub(super) fn differences(desired: &Desired, stored: &Stored) {
     );
 }
 
-fn compare_fields(
-    desired: &Map<String, Value>,
-    live: &Map<String, Value>,
-    path: &mut String,
-    found: &mut Vec<Difference>,
-) {
-    let length = path.len();
-    for (key, value) in desired {
-        let Some(live) = live.get(key) else { continue };
-        path.push_str(if length == 0 { "" } else { "." });
-        path.push_str(key);
-        compare(value, live, path, found);
-        path.truncate(length);
+/// Reads the live object along the desired one: what was not applied is skipped, and nothing is kept.
+fn compare(desired: &Map<String, Value>, live: &str) -> Vec<Difference> {
+    let (mut path, mut found) = (String::new(), Vec::new());
+    let fields = Fields { desired, path: &mut path, found: &mut found };
+    // Err: it was read as an object before.
+    let _ = serde_json::Deserializer::from_str(live).deserialize_map(fields);
+    found
+}
+
+/// Compares the fields of an object.
+struct Fields<'a> {
+    desired: &'a Map<String, Value>,
+    path: &'a mut String,
+    found: &'a mut Vec<Difference>,
+}
+
+impl<'de> Visitor<'de> for Fields<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut live: A) -> Result<(), A::Error> {
+        let length = self.path.len();
+        while let Some(field) = live.next_key_seed(Known(self.desired))? {
+            let Some((name, desired)) = field else {
+                live.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            self.path.push_str(if length == 0 { "" } else { "." });
+            self.path.push_str(name);
+            live.next_value_seed(Against { desired, path: self.path, found: self.found })?;
+            self.path.truncate(length);
+        }
+        Ok(())
     }
 }
 
-fn compare(desired: &Value, live: &Value, path: &mut String, found: &mut Vec<Difference>) {
-    if found.len() >= MAX {
-        return;
+/// Finds a field by its name; None: not applied.
+struct Known<'a>(&'a Map<String, Value>);
+
+impl<'de, 'a> DeserializeSeed<'de> for Known<'a> {
+    type Value = Option<(&'a String, &'a Value)>;
+
+    fn deserialize<D: Deserializer<'de>>(self, name: D) -> Result<Self::Value, D::Error> {
+        name.deserialize_str(self)
     }
-    let length = path.len();
-    match (desired, live) {
-        (Value::Object(desired), Value::Object(live)) => compare_fields(desired, live, path, found),
-        (Value::Array(desired), Value::Array(live)) => {
-            for (index, value) in desired.iter().enumerate() {
-                let Some(live) = counterpart(value, index, live) else { continue };
-                path.push_str(&format!("[{index}]"));
-                compare(value, live, path, found);
-                path.truncate(length);
+}
+
+impl<'a> Visitor<'_> for Known<'a> {
+    type Value = Option<(&'a String, &'a Value)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(self.0.get_key_value(name))
+    }
+}
+
+/// Compares one value.
+struct Against<'a> {
+    desired: &'a Value,
+    path: &'a mut String,
+    found: &'a mut Vec<Difference>,
+}
+
+impl<'de> DeserializeSeed<'de> for Against<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, live: D) -> Result<(), D::Error> {
+        let Self { desired, path, found } = self;
+        match desired {
+            _ if found.len() >= MAX => IgnoredAny::deserialize(live).map(drop),
+            Value::Object(desired) => match <&RawValue>::deserialize(live)?.get() {
+                live if live.starts_with('{') => serde_json::Deserializer::from_str(live)
+                    .deserialize_map(Fields { desired, path, found })
+                    .map_err(D::Error::custom),
+                _ => Ok(()),
+            },
+            Value::Array(desired) => {
+                // Something else than a list is nothing to compare with.
+                let live: Vec<&RawValue> =
+                    serde_json::from_str(<&RawValue>::deserialize(live)?.get()).unwrap_or_default();
+                elements(desired, &live, path, found).map_err(D::Error::custom)
+            }
+            _ => {
+                scalar(desired, &Value::deserialize(live)?, path, found);
+                Ok(())
             }
         }
+    }
+}
+
+fn elements(
+    desired: &[Value],
+    live: &[&RawValue],
+    path: &mut String,
+    found: &mut Vec<Difference>,
+) -> Result<(), serde_json::Error> {
+    let length = path.len();
+    for (index, desired) in desired.iter().enumerate() {
+        let Some(live) = counterpart(desired, index, live) else { continue };
+        path.push_str(&format!("[{index}]"));
+        Against { desired, path, found }.deserialize(live)?;
+        path.truncate(length);
+    }
+    Ok(())
+}
+
+fn scalar(desired: &Value, live: &Value, path: &str, found: &mut Vec<Difference>) {
+    match (desired, live) {
         (Value::Number(desired), Value::Number(live)) if desired.as_f64() == live.as_f64() => {}
         (Value::Number(_) | Value::Bool(_), live) if desired != live => {
             found.push(Difference::new(path, desired, live));
@@ -97,10 +181,15 @@ fn compare(desired: &Value, live: &Value, path: &mut String, found: &mut Vec<Dif
 }
 
 /// The live element of a list that a desired one became: by name where it has one, as admission may insert others.
-fn counterpart<'a>(desired: &Value, index: usize, live: &'a [Value]) -> Option<&'a Value> {
+fn counterpart<'a>(desired: &Value, index: usize, live: &[&'a RawValue]) -> Option<&'a RawValue> {
+    #[derive(Deserialize)]
+    struct Named {
+        name: Option<Value>,
+    }
+    let name_of = |live: &RawValue| serde_json::from_str::<Named>(live.get()).ok().and_then(|named| named.name);
     match desired.get("name") {
-        Some(name) => live.iter().find(|element| element.get("name") == Some(name)),
-        None => live.get(index),
+        Some(name) => live.iter().copied().find(|live| name_of(live).as_ref() == Some(name)),
+        None => live.get(index).copied(),
     }
 }
 
@@ -116,9 +205,8 @@ mod tests {
     use serde_json::json;
 
     fn found(desired: &Value, live: &Value) -> Vec<String> {
-        let mut found = Vec::new();
-        compare(desired, live, &mut String::new(), &mut found);
-        found.iter().map(ToString::to_string).collect()
+        let desired = desired.as_object().expect("an object");
+        compare(desired, &live.to_string()).iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -135,5 +223,15 @@ mod tests {
     fn a_quantity_in_other_words_is_no_difference() {
         let desired = json!({"resources": {"limits": {"cpu": "1000m"}}, "x": 1});
         assert_eq!(found(&desired, &json!({"resources": {"limits": {"cpu": "1"}}, "x": 1.0})), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_is_of_another_kind_or_not_there_is_no_difference() {
+        let desired = json!({"a": {"b": 1}, "c": [1], "d": "x", "e": [{"name": "n", "f": 1}]});
+        assert_eq!(
+            found(&desired, &json!({"a": [1], "c": {"b": 1}, "d": 1, "e": [{"name": "m", "f": 2}]})),
+            Vec::<String>::new()
+        );
+        assert_eq!(found(&desired, &json!({})), Vec::<String>::new());
     }
 }

@@ -211,7 +211,7 @@ fn digest_of(file: &mut File) -> io::Result<String> {
     Ok(hex(&hash.finalize()))
 }
 
-/// wasmtime's version, target and settings in short; wasmtime compares them in full when it maps a file.
+/// wasmtime's version and settings in short; it compares all, and what the processor can do, when it maps a file.
 fn engine_key(engine: &Engine) -> String {
     let mut hasher = DefaultHasher::new();
     engine.precompile_compatibility_hash().hash(&mut hasher);

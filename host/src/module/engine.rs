@@ -21,11 +21,11 @@ const KEEP_TABLE: usize = 64 << 10;
 /// Room for tables that grow while a module runs.
 const TABLE_ELEMENTS: usize = 20_000;
 
-/// How code is compiled and run, the same in the process that compiles and in the one that calls.
+/// What code depends on, the same in the process that compiles and in the one that calls.
 fn config() -> Config {
     let mut config = Config::new();
     // The same snapshot gives the same bytes, on every machine. Threads are not compiled in at all.
-    config.cranelift_nan_canonicalization(true).relaxed_simd_deterministic(true).wasm_memory64(false);
+    config.relaxed_simd_deterministic(true).wasm_memory64(false);
     config.epoch_interruption(true);
     // Backtraces walk frame pointers; registering unwind tables would slow down every load and swap.
     config.native_unwind_info(false);
@@ -44,7 +44,14 @@ pub(crate) fn address_space_limited() -> bool {
 
 /// An engine that only compiles.
 pub(crate) fn compiler() -> wasmtime::Result<Engine> {
-    Engine::new(&config())
+    Engine::new(config().cranelift_nan_canonicalization(true))
+}
+
+/// Of an engine that never compiles: the process that calls need not have the compiler in its memory.
+fn caller() -> Config {
+    let mut config = config();
+    config.enable_compiler(false);
+    config
 }
 
 /// What the largest of some modules takes of a pool.
@@ -95,7 +102,7 @@ pub(crate) struct Sandbox {
 impl Sandbox {
     /// Instances in memory that is set up and torn down for each.
     pub(crate) fn on_demand() -> wasmtime::Result<Self> {
-        let engine = Engine::new(&config())?;
+        let engine = Engine::new(&caller())?;
         Ok(Self { ticker: Ticker::start(&engine)?, engine, slots: None })
     }
 
@@ -116,7 +123,7 @@ impl Sandbox {
             .linear_memory_keep_resident(KEEP_MEMORY)
             .table_keep_resident(KEEP_TABLE)
             .pagemap_scan(Enabled::Auto);
-        let mut config = config();
+        let mut config = caller();
         config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
         let engine = Engine::new(&config)?;
         Ok(Self { ticker: Ticker::start(&engine)?, engine, slots: Some(Slots::new(slots)) })

@@ -4,13 +4,13 @@ mod crd;
 mod host;
 mod inspect;
 mod lead;
+mod modules;
 mod units;
 
-use crate::module::{self, Limits, RuntimeOptions};
+use crate::module;
 use crate::observe::logs;
 use clap::error::ErrorKind;
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Runs Kubernetes operators whose reconcile logic is a sandboxed WebAssembly component.
@@ -53,30 +53,6 @@ pub enum LogFormat {
     Text,
     /// One JSON object a line.
     Json,
-}
-
-/// The limits that a module runs under; the same flags for every command that loads one.
-#[derive(Debug, Args)]
-pub struct LimitArgs {
-    /// Longest call of a module, by the clock on the wall
-    #[arg(long, env = "OPERATOR_TIMEOUT", value_name = "DURATION", default_value = "5s", value_parser = units::some_time, help_heading = "Module limits")]
-    timeout: std::time::Duration,
-    /// Most CPU time that a call of a module may use
-    #[arg(long, env = "OPERATOR_CPU_TIMEOUT", value_name = "DURATION", default_value = "1s", value_parser = units::some_time, help_heading = "Module limits")]
-    cpu_timeout: std::time::Duration,
-    /// Most memory that one instance of a module may have
-    #[arg(long, env = "OPERATOR_MAX_MEMORY", value_name = "SIZE", default_value = "64Mi", value_parser = units::size, help_heading = "Module limits")]
-    max_memory: usize,
-    /// Folder of compiled modules; created with mode 0700 [default: operator-host/modules in the user's cache folder]
-    #[arg(long, env = "OPERATOR_MODULE_CACHE", value_name = "DIR", help_heading = "Module limits")]
-    module_cache: Option<PathBuf>,
-}
-
-impl LimitArgs {
-    fn runtime(&self, callers: u32) -> RuntimeOptions {
-        let limits = Limits { cpu: self.cpu_timeout, wall: self.timeout, memory: self.max_memory, ..Limits::default() };
-        RuntimeOptions { limits, callers, cache: self.module_cache.clone(), compiler: None }
-    }
 }
 
 /// Wrong usage that shows only where several flags are looked at together; ends the process as the parser itself does.

@@ -1,10 +1,11 @@
 //! `operator host`: load the modules, connect, run until a signal, drain.
 
 use super::lead::LeaderElectionArgs;
-use super::{LimitArgs, misuse, units};
+use super::modules::{Loaded, ModuleArgs};
+use super::{misuse, units};
 use crate::api::connect;
 use crate::lead::{Config, Leadership, Permits};
-use crate::module::{self, Module, Runtime};
+use crate::module::{self, Module};
 use crate::observe::health::{self, BindAddress, Finding, Health};
 use crate::reconcile::{Controller, Settings};
 use clap::{ArgAction, Args};
@@ -23,16 +24,8 @@ const MAX_CHILDREN: usize = 500;
 
 #[derive(Debug, Args)]
 pub(super) struct HostArgs {
-    /// File of a module: a component, or a core module built with wit-bindgen. May be given several times
-    #[arg(
-        long = "module",
-        env = "OPERATOR_MODULE",
-        value_name = "FILE",
-        required = true,
-        value_delimiter = ',',
-        help_heading = "Modules"
-    )]
-    modules: Vec<PathBuf>,
+    #[command(flatten)]
+    modules: ModuleArgs,
     /// Follow the files of modules: a new build that appears in one takes its module's place, without a restart
     #[arg(
         long,
@@ -46,8 +39,6 @@ pub(super) struct HostArgs {
         help_heading = "Modules"
     )]
     watch: bool,
-    #[command(flatten)]
-    limits: LimitArgs,
 
     /// Path of a kubeconfig file [default: $KUBECONFIG, ~/.kube/config, or the pod's service account]
     #[arg(long, env = "OPERATOR_KUBECONFIG", value_name = "FILE", help_heading = "Cluster")]
@@ -214,20 +205,21 @@ struct Host {
 /// Loads and connects, and gives every error that it finds, not only the first.
 fn start(args: &HostArgs, election: Option<Config>, handle: Handle) -> Result<Host, Vec<String>> {
     let mut errors = Vec::new();
-    let runtime = Runtime::new(args.limits.runtime(u32::from(args.workers)));
-    let runtime = runtime.map_err(|error| errors.push(format!("{error:#}")));
-    let (modules, failed) = runtime.as_ref().map(|runtime| load(runtime, &args.modules)).unwrap_or_default();
-    errors.extend(failed);
-    errors.extend(module::conflicts(&modules));
-    errors.extend(modules.iter().flat_map(|module| module::misplaced(module.descriptor(), &args.namespaces)));
+    let loaded = args.modules.load(u32::from(args.workers)).map_err(|error| errors.push(format!("{error:#}")));
+    if let Ok(Loaded { modules, errors: failed, .. }) = &loaded {
+        errors.extend_from_slice(failed);
+        errors.extend(module::conflicts(modules));
+        errors.extend(modules.iter().flat_map(|module| module::misplaced(module.descriptor(), &args.namespaces)));
+    }
     let permits = if election.is_some() { Permits::while_leading() } else { Permits::always() };
     let api = handle.block_on(connect(args.kubeconfig.as_deref(), args.context.as_deref(), &permits));
     let api = api.map_err(|error| errors.push(format!("{error:#}")));
     let listener = listen(args, &handle).map_err(|error| errors.push(error));
-    let (Ok(runtime), Ok(api), Ok(listener), true) = (runtime, api, listener, errors.is_empty()) else {
+    let (Ok(loaded), Ok(api), Ok(listener), true) = (loaded, api, listener, errors.is_empty()) else {
         return Err(errors);
     };
 
+    let Loaded { runtime, modules, .. } = loaded;
     for module in &modules {
         say_loaded(module);
     }
@@ -248,7 +240,7 @@ fn start(args: &HostArgs, election: Option<Config>, handle: Handle) -> Result<Ho
     let mut controller =
         Controller::start(settings, Arc::clone(&api), modules, permits.clone(), &health, handle.clone());
     if args.watch {
-        controller.follow_files(runtime, &args.modules);
+        controller.follow_files(runtime, &args.modules.files);
     }
     let leadership = match election {
         None => Leadership::without_election(),
@@ -264,19 +256,6 @@ fn start(args: &HostArgs, election: Option<Config>, handle: Handle) -> Result<Ho
         handle.spawn(health::serve(listener, health));
     }
     Ok(Host { controller, leadership })
-}
-
-/// Loads every file; what fails is named with its file.
-pub(super) fn load(runtime: &Runtime, paths: &[PathBuf]) -> (Vec<Arc<Module>>, Vec<String>) {
-    let mut modules = Vec::new();
-    let mut errors = Vec::new();
-    for result in runtime.load(paths) {
-        match result {
-            Ok(module) => modules.push(module),
-            Err(error) => errors.push(error.to_string()),
-        }
-    }
-    (modules, errors)
 }
 
 fn listen(args: &HostArgs, handle: &Handle) -> Result<Option<TcpListener>, String> {

@@ -1,39 +1,23 @@
 //! `operator inspect`: what a module is, without a cluster.
 
-use super::LimitArgs;
-use super::host::load;
-use crate::module::{Module, Runtime};
-use anyhow::bail;
+use super::modules::ModuleArgs;
+use crate::module::Module;
 use clap::Args;
 use operator_core::contract::{ChildType, OnImmutable, OnPrune};
 use std::fmt::Write as _;
-use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(super) struct InspectArgs {
-    /// File of a module. May be given several times
-    #[arg(
-        long = "module",
-        env = "OPERATOR_MODULE",
-        value_name = "FILE",
-        required = true,
-        value_delimiter = ',',
-        help_heading = "Modules"
-    )]
-    modules: Vec<PathBuf>,
     #[command(flatten)]
-    limits: LimitArgs,
+    modules: ModuleArgs,
 }
 
 pub(super) fn run(args: &InspectArgs) -> anyhow::Result<()> {
-    let (modules, errors) = load(&Runtime::new(args.limits.runtime(1))?, &args.modules);
-    for module in &modules {
+    let loaded = args.modules.load(1)?;
+    for module in &loaded.modules {
         print!("{}", describe(module)?);
     }
-    if !errors.is_empty() {
-        bail!("{}", errors.join("\nerror: "));
-    }
-    Ok(())
+    loaded.check()
 }
 
 /// One block of `Name: value` lines, as `kubectl describe` writes them.

@@ -5,6 +5,7 @@
 //! CustomResourceDefinition gives a [`Schema`] as well, so that the two can be compared.
 //! Descriptions, formats and validation are dropped; what the type does not reach is not even parsed.
 
+mod compare;
 mod definition;
 mod document;
 
@@ -14,6 +15,8 @@ use serde_json::{Map, Value};
 
 use crate::contract::TypeRef;
 use crate::path::Path;
+
+pub use definition::{Definition, NoDefinition};
 
 /// What is known of a type's published schema.
 #[derive(Clone, Copy, Debug)]

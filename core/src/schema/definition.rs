@@ -1,118 +1,121 @@
-//! A type as its CustomResourceDefinition describes it, and what another schema of the type lacks of it.
+//! A CustomResourceDefinition, as far as the host reads it.
+//!
+//! In: its JSON, as a module brings it. Out: which type it defines, and that type's [`Schema`].
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::document::Builder;
-use super::{Member, Schema, Unreadable};
-use crate::contract::TypeRef;
+use super::{Schema, Unreadable};
+use crate::contract::{Descriptor, TypeRef};
 
-/// Fields that every object has, whatever its definition says of them.
-const OF_EVERY_OBJECT: [&str; 3] = ["apiVersion", "kind", "metadata"];
+const API_VERSION: &str = "apiextensions.k8s.io/v1";
+const KIND: &str = "CustomResourceDefinition";
 
-impl Schema {
-    /// The schema of a type by the text of its CustomResourceDefinition; None where that defines another type or version, or
-    /// gives no schema.
+/// A CustomResourceDefinition, which borrows from its text.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Definition<'a> {
+    #[serde(borrow)]
+    api_version: Cow<'a, str>,
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    spec: Spec<'a>,
+}
+
+/// Why a text is no CustomResourceDefinition.
+#[derive(Debug, thiserror::Error)]
+pub enum NoDefinition {
+    /// Not JSON, or without what each has.
+    #[error("is not the JSON of a {KIND}: {0}")]
+    Json(#[from] serde_json::Error),
+    /// An object of another type.
+    #[error("is a {0}, not a {KIND}.{API_VERSION}")]
+    Other(TypeRef),
+}
+
+impl<'a> Definition<'a> {
+    /// Reads one.
     ///
     /// # Errors
-    /// What is no CustomResourceDefinition.
-    pub fn of_definition(definition: &str, type_ref: &TypeRef) -> Result<Option<Self>, Unreadable> {
-        let Definition { spec } = serde_json::from_str(definition)?;
-        if spec.group != type_ref.group() || spec.names.kind != type_ref.kind {
-            return Ok(None);
+    /// [`NoDefinition`].
+    pub fn parse(text: &'a str) -> Result<Self, NoDefinition> {
+        let definition: Self = serde_json::from_str(text)?;
+        if definition.kind != KIND || definition.api_version != API_VERSION {
+            return Err(NoDefinition::Other(TypeRef::new(definition.api_version, definition.kind)));
         }
-        let version = spec.versions.into_iter().find(|version| version.name == type_ref.version());
-        let Some(raw) = version.and_then(|version| version.schema?.open_api_v3_schema) else { return Ok(None) };
+        Ok(definition)
+    }
+
+    /// The module's own definition of its primary type.
+    pub fn of_primary(descriptor: &'a Descriptor) -> Option<Self> {
+        let mut definitions = descriptor.crds.iter().filter_map(|text| Self::parse(text).ok());
+        definitions.find(|definition| definition.is_of(&descriptor.primary))
+    }
+
+    /// Whether it defines this type, in whatever versions.
+    pub fn is_of(&self, type_ref: &TypeRef) -> bool {
+        self.spec.group == type_ref.group() && self.spec.names.kind == type_ref.kind
+    }
+
+    /// Whether the type is served in this version.
+    pub fn serves(&self, version: &str) -> bool {
+        self.spec.versions.iter().any(|served| served.served && served.name == version)
+    }
+
+    /// Whether objects of the type are in no namespace.
+    pub fn is_cluster_scoped(&self) -> bool {
+        self.spec.scope == "Cluster"
+    }
+
+    /// The schema of this version of the type; None where it has none.
+    ///
+    /// # Errors
+    /// What is no schema.
+    pub fn schema(&self, version: &str) -> Result<Option<Schema>, Unreadable> {
+        let version = self.spec.versions.iter().find(|described| described.name == version);
+        let Some(raw) = version.and_then(|version| version.schema.as_ref()?.open_api_v3_schema) else {
+            return Ok(None);
+        };
         let named = BTreeMap::new();
         let mut builder = Builder::new(&named);
         let root = builder.place(raw)?;
         Ok(Some(builder.finish(root)))
     }
-
-    /// Fields that the other schema of the type describes and this one prunes: sorted paths like
-    /// `status.conditions[].reason`, of a whole subtree its top alone. One of the two must be of a definition: those refer
-    /// to nothing, so the walk ends.
-    pub fn lacks(&self, other: &Self) -> Vec<String> {
-        let mut lacking = BTreeSet::new();
-        for (name, theirs) in other.described(other.root).filter(|(name, _)| !OF_EVERY_OBJECT.contains(name)) {
-            self.compare(self.root, other, theirs, name, name.to_owned(), &mut lacking);
-        }
-        lacking.into_iter().collect()
-    }
-
-    /// Compares one field of a node with what the other schema says of it.
-    fn compare(
-        &self,
-        node: usize,
-        other: &Self,
-        theirs: usize,
-        name: &str,
-        path: String,
-        lacking: &mut BTreeSet<String>,
-    ) {
-        match self.member(node, name) {
-            Member::Described(ours) => self.compare_below(ours, other, theirs, &path, lacking),
-            Member::Kept => {}
-            Member::Pruned => {
-                lacking.insert(path);
-            }
-        }
-    }
-
-    fn compare_below(&self, node: usize, other: &Self, theirs: usize, path: &str, lacking: &mut BTreeSet<String>) {
-        for (name, below) in other.described(theirs) {
-            self.compare(node, other, below, name, format!("{path}.{name}"), lacking);
-        }
-        if let (Some(ours), Some(theirs)) = (self.find(node, |node| node.items), other.find(theirs, |node| node.items))
-        {
-            self.compare_below(ours, other, theirs, &format!("{path}[]"), lacking);
-        }
-        let additional = |schema: &Self, node| schema.find(node, |node| node.additional);
-        if let (Some(ours), Some(theirs)) = (additional(self, node), additional(other, theirs)) {
-            self.compare_below(ours, other, theirs, &format!("{path}.*"), lacking);
-        }
-    }
-
-    /// The fields that a node describes by name.
-    fn described(&self, node: usize) -> impl Iterator<Item = (&str, usize)> {
-        self.chain(node).flat_map(|node| node.properties.iter().map(|(name, below)| (&**name, *below)))
-    }
 }
 
-#[derive(Deserialize)]
-struct Definition<'a> {
-    #[serde(borrow)]
-    spec: Spec<'a>,
-}
-
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Spec<'a> {
     #[serde(borrow)]
     group: Cow<'a, str>,
+    #[serde(borrow)]
+    scope: Cow<'a, str>,
     #[serde(borrow)]
     names: Names<'a>,
     #[serde(borrow)]
     versions: Vec<Version<'a>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Names<'a> {
     #[serde(borrow)]
     kind: Cow<'a, str>,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Version<'a> {
     #[serde(borrow)]
     name: Cow<'a, str>,
+    served: bool,
     #[serde(borrow)]
     schema: Option<Validation<'a>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Validation<'a> {
     #[serde(borrow, rename = "openAPIV3Schema")]
     open_api_v3_schema: Option<&'a RawValue>,

@@ -204,19 +204,42 @@ fn the_published_documents_say_what_was_recorded_to_be_atomic() {
     assert!(checked > 100, "documents are missing: {checked}");
 }
 
+/// The text of a definition of Sites whose version v1 has this schema.
+fn definition_text(schema: &str) -> String {
+    let versions = format!(
+        r#"[{{"name":"v0","served":false,"schema":{{"openAPIV3Schema":{{"type":"object"}}}}}},
+            {{"name":"v1","served":true,"schema":{{"openAPIV3Schema":{schema}}}}}]"#
+    );
+    format!(
+        r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
+            "spec":{{"group":"example.com","scope":"Namespaced","names":{{"kind":"Site"}},"versions":{versions}}}}}"#
+    )
+}
+
 /// The definition of a Site with these properties.
 fn definition(properties: &Value) -> Schema {
-    let text = json!({ "spec": {
-        "group": "example.com",
-        "names": { "kind": "Site" },
-        "versions": [
-            { "name": "v0", "schema": { "openAPIV3Schema": { "type": "object" } } },
-            { "name": "v1", "schema": { "openAPIV3Schema": { "type": "object", "properties": properties } } },
-        ],
-    } })
-    .to_string();
-    let type_ref = TypeRef::new("example.com/v1", "Site");
-    Schema::of_definition(&text, &type_ref).expect("a definition").expect("the type")
+    let text = definition_text(&json!({ "type": "object", "properties": properties }).to_string());
+    Definition::parse(&text).expect("a definition").schema("v1").expect("a schema").expect("the version")
+}
+
+#[test]
+fn a_definition_tells_its_type_and_versions() {
+    let text = definition_text("{}");
+    let sites = Definition::parse(&text).expect("a definition");
+    assert!(sites.is_of(&TypeRef::new("example.com/v2", "Site")));
+    assert!(!sites.is_of(&TypeRef::new("example.com/v1", "Page")));
+    assert!(!sites.is_of(&TypeRef::new("example.org/v1", "Site")));
+    assert!(sites.serves("v1") && !sites.serves("v0") && !sites.serves("v2"));
+    assert!(!sites.is_cluster_scoped());
+    assert_eq!(sites.schema("v2").expect("nothing is wrong"), None);
+    let error = Definition::parse("{").expect_err("half a text").to_string();
+    assert!(error.starts_with("is not the JSON of a CustomResourceDefinition: "), "{error}");
+    let text = text.replace("CustomResourceDefinition", "Deployment");
+    let error = Definition::parse(&text).expect_err("another type").to_string();
+    assert_eq!(
+        error,
+        "is a Deployment.apiextensions.k8s.io/v1, not a CustomResourceDefinition.apiextensions.k8s.io/v1"
+    );
 }
 
 #[test]
@@ -253,20 +276,14 @@ fn what_preserves_unknown_fields_lacks_nothing() {
     let open = json!({ "spec": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
     assert_eq!(definition(&open).lacks(&definition(&deep)), Vec::<String>::new());
     assert_eq!(definition(&labels(json!({ "type": "object" }))).lacks(&definition(&deep)), ["spec.labels.*.value"]);
-    let another = TypeRef::new("example.com/v1", "Page");
-    let none =
-        Schema::of_definition(r#"{"spec":{"group":"example.com","names":{"kind":"Site"},"versions":[]}}"#, &another);
-    assert_eq!(none.expect("a definition"), None);
 }
 
 #[test]
 fn a_schema_that_never_ends_is_refused_and_not_followed() {
     let deep = |levels: usize| {
         let (open, close) = (r#"{"type":"object","properties":{"a":"#.repeat(levels), "}}".repeat(levels));
-        let schema = format!("{open}{{}}{close}");
-        let version = format!(r#"{{"name":"v1","schema":{{"openAPIV3Schema":{schema}}}}}"#);
-        let text = format!(r#"{{"spec":{{"group":"example.com","names":{{"kind":"Page"}},"versions":[{version}]}}}}"#);
-        Schema::of_definition(&text, &TypeRef::new("example.com/v1", "Page"))
+        let text = definition_text(&format!("{open}{{}}{close}"));
+        Definition::parse(&text).expect("a definition").schema("v1")
     };
     assert!(deep(50).expect("sound").is_some());
     assert!(deep(100_000).expect_err("too deep").to_string().contains("nested more than 100 deep"));

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use operator_core::contract::{Descriptor, TypeRef};
 use operator_core::names::{FIELD_MANAGER_MAX, RECONCILED};
-use serde::Deserialize;
+use operator_core::schema::Definition;
 
 use crate::module::contract::HOOKS;
 
@@ -76,59 +76,19 @@ fn conditions(descriptor: &Descriptor, problems: &mut Vec<String>) {
     }
 }
 
-/// What the host needs to see in a CustomResourceDefinition before it hands it on.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Crd {
-    api_version: String,
-    kind: String,
-    spec: CrdSpec,
-}
-
-#[derive(Deserialize)]
-struct CrdSpec {
-    group: String,
-    scope: String,
-    names: CrdNames,
-    versions: Vec<CrdVersion>,
-}
-
-#[derive(Deserialize)]
-struct CrdNames {
-    kind: String,
-}
-
-#[derive(Deserialize)]
-struct CrdVersion {
-    name: String,
-    served: bool,
-}
-
 fn crds(descriptor: &Descriptor, problems: &mut Vec<String>) {
+    let primary = &descriptor.primary;
     for (index, text) in descriptor.crds.iter().enumerate() {
-        let crd = match serde_json::from_str::<Crd>(text) {
-            Ok(crd) => crd,
-            Err(error) => {
-                problems.push(format!("crds[{index}] is not the JSON of a CustomResourceDefinition: {error}"));
-                continue;
+        match Definition::parse(text) {
+            Err(error) => problems.push(format!("crds[{index}] {error}")),
+            Ok(definition) if definition.is_of(primary) && !definition.serves(primary.version()) => {
+                problems.push(format!(
+                    "crds[{index}] defines {} but does not serve its version {}",
+                    primary.kind,
+                    primary.version()
+                ));
             }
-        };
-        if crd.kind != "CustomResourceDefinition" || crd.api_version != "apiextensions.k8s.io/v1" {
-            problems.push(format!(
-                "crds[{index}] is a {}.{}, not a CustomResourceDefinition.apiextensions.k8s.io/v1",
-                crd.kind, crd.api_version
-            ));
-            continue;
-        }
-        let primary = &descriptor.primary;
-        let is_primary = crd.spec.group == primary.group() && crd.spec.names.kind == primary.kind;
-        let serves = crd.spec.versions.iter().any(|version| version.served && version.name == primary.version());
-        if is_primary && !serves {
-            problems.push(format!(
-                "crds[{index}] defines {} but does not serve its version {}",
-                primary.kind,
-                primary.version()
-            ));
+            Ok(_) => {}
         }
     }
 }
@@ -136,13 +96,11 @@ fn crds(descriptor: &Descriptor, problems: &mut Vec<String>) {
 /// Why a module can't work in these namespaces alone: a cluster-scoped primary can't be watched in some. The module's own CRD tells its
 /// scope.
 pub fn misplaced(descriptor: &Descriptor, namespaces: &[String]) -> Option<String> {
-    let primary = &descriptor.primary;
-    let crds = descriptor.crds.iter().filter_map(|text| serde_json::from_str::<Crd>(text).ok());
-    let own = crds.map(|crd| crd.spec).find(|spec| spec.group == primary.group() && spec.names.kind == primary.kind)?;
-    (own.scope == "Cluster" && !namespaces.is_empty()).then(|| {
+    let is_cluster_scoped = Definition::of_primary(descriptor)?.is_cluster_scoped();
+    (is_cluster_scoped && !namespaces.is_empty()).then(|| {
         format!(
-            "module {:?}: {primary} is cluster-scoped, so it can't be limited by --namespace; leave the flag out",
-            descriptor.name
+            "module {:?}: {} is cluster-scoped, so it can't be limited by --namespace; leave the flag out",
+            descriptor.name, descriptor.primary
         )
     })
 }

@@ -9,7 +9,7 @@ use crate::api::ApiError;
 use crate::watch::TypeState;
 use operator_core::contract::{Descriptor, TypeRef};
 use operator_core::queue::Priority;
-use operator_core::schema::Schema;
+use operator_core::schema::{self, Schema};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,7 +81,7 @@ async fn sleep_until(time: Option<&Instant>) {
 
 /// The schema of the primary type by the module's own definition of it.
 fn own_definition(descriptor: &Descriptor) -> Option<Schema> {
-    descriptor.crds.iter().find_map(|text| Schema::of_definition(text, &descriptor.primary).ok().flatten())
+    schema::Definition::of_primary(descriptor)?.schema(descriptor.primary.version()).ok().flatten()
 }
 
 /// The definition of one operator's primary type.

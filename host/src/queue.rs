@@ -1,6 +1,6 @@
 //! The work queue for threads: [`operator_core::queue::Queue`] behind a lock, with waiting.
 //!
-//! Watches and passes put keys in, worker threads block in [`WorkQueue::next`]. The decisions are the core's; here is only
+//! Watches and passes put keys in, worker threads wait in [`WorkQueue::next`], and drive their connections meanwhile. The decisions are the core's; here is only
 //! when to wake whom: each change that may make a key runnable wakes one sleeper, and whoever takes a key wakes the next,
 //! which takes another key or learns when the next timer ends.
 
@@ -9,13 +9,14 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use operator_core::queue::{Depth, Lane, Options, Popped, Priority, Queue};
+use tokio::sync::Notify;
 
 /// A queue that worker threads share.
 #[derive(Debug)]
 pub struct WorkQueue<K> {
     queue: Mutex<Queue<K>>,
     /// A key may be runnable, a timer may be earlier than thought, or all is over.
-    changed: Condvar,
+    changed: Notify,
     /// A pass ended.
     finished: Condvar,
 }
@@ -23,7 +24,7 @@ pub struct WorkQueue<K> {
 impl<K: Clone + Eq + Hash> WorkQueue<K> {
     /// An empty queue without lanes.
     pub fn new(options: Options) -> Self {
-        Self { queue: Mutex::new(Queue::new(options)), changed: Condvar::new(), finished: Condvar::new() }
+        Self { queue: Mutex::new(Queue::new(options)), changed: Notify::new(), finished: Condvar::new() }
     }
 
     /// Opens the lane of a module.
@@ -32,25 +33,30 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     }
 
     /// Waits for a key to work on; [`WorkQueue::done`] must follow. None after [`WorkQueue::shut_down`]: the thread ends.
-    pub fn next(&self) -> Option<Popped<K>> {
-        let mut queue = self.lock();
+    pub async fn next(&self) -> Option<Popped<K>> {
         loop {
-            let now = Instant::now();
-            if let Some(popped) = queue.pop(now) {
-                self.changed.notify_one();
-                return Some(popped);
-            }
-            if queue.is_shut_down() {
-                return None;
-            }
-            queue = match queue.next_due(now) {
-                None => self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
-                Some(due) => {
-                    let wait = due.saturating_duration_since(now);
-                    self.changed.wait_timeout(queue, wait).unwrap_or_else(PoisonError::into_inner).0
-                }
+            let due = match self.take() {
+                Taken::Key(popped) => return Some(popped),
+                Taken::End => return None,
+                Taken::Nothing(due) => due,
             };
+            match due {
+                None => self.changed.notified().await,
+                // Err: it is due.
+                Some(due) => drop(tokio::time::timeout_at(due.into(), self.changed.notified()).await),
+            }
         }
+    }
+
+    fn take(&self) -> Taken<K> {
+        let mut queue = self.lock();
+        let now = Instant::now();
+        let popped = queue.pop(now);
+        if popped.is_none() && !queue.is_shut_down() {
+            return Taken::Nothing(queue.next_due(now));
+        }
+        self.changed.notify_one();
+        popped.map_or(Taken::End, Taken::Key)
     }
 
     /// Makes a key due now.
@@ -117,7 +123,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     /// Ends every [`WorkQueue::next`] from now on; what is in flight may finish.
     pub fn shut_down(&self) {
         self.lock().shut_down();
-        self.changed.notify_all();
+        self.changed.notify_one();
     }
 
     /// Waits until no key is in flight. False where some still were at the deadline.
@@ -135,6 +141,14 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     }
 }
 
+/// What a look at the queue brought.
+enum Taken<K> {
+    Key(Popped<K>),
+    /// When to look again, if a timer runs.
+    Nothing(Option<Instant>),
+    End,
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
@@ -143,6 +157,11 @@ mod tests {
     use std::thread;
 
     use super::*;
+
+    fn next(queue: &WorkQueue<u32>) -> Option<Popped<u32>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        runtime.block_on(queue.next())
+    }
 
     fn queue(workers: usize) -> (WorkQueue<u32>, Lane) {
         let queue = WorkQueue::new(Options { workers, seed: 1, retries: None });
@@ -160,7 +179,7 @@ mod tests {
                 let passes = passes.clone();
                 scope.spawn(|| {
                     let passes = passes;
-                    while let Some(popped) = queue.next() {
+                    while let Some(popped) = next(&queue) {
                         let slot = &running[popped.key as usize];
                         assert_eq!(slot.fetch_add(1, Ordering::SeqCst), 0, "key {} ran twice at once", popped.key);
                         thread::yield_now();
@@ -193,7 +212,7 @@ mod tests {
     fn a_timer_wakes_a_sleeping_worker() {
         let (queue, lane) = queue(1);
         thread::scope(|scope| {
-            let worker = scope.spawn(|| queue.next().map(|popped| popped.key));
+            let worker = scope.spawn(|| next(&queue).map(|popped| popped.key));
             queue.add_after(lane, 2, Duration::from_secs(3600), Priority::Resync);
             queue.add_after(lane, 1, Duration::from_millis(5), Priority::Retry);
             assert_eq!(worker.join().expect("the worker lives"), Some(1));
@@ -205,9 +224,9 @@ mod tests {
         let (queue, lane) = queue(1);
         queue.add(lane, 1, Priority::Change);
         queue.add(lane, 2, Priority::Change);
-        assert_eq!(queue.next().map(|popped| popped.key), Some(1));
+        assert_eq!(next(&queue).map(|popped| popped.key), Some(1));
         queue.shut_down();
-        assert_eq!(queue.next(), None, "a new pass began after the shutdown");
+        assert_eq!(next(&queue), None, "a new pass began after the shutdown");
         assert!(!queue.wait_idle(Instant::now()), "one is in flight");
         thread::scope(|scope| {
             scope.spawn(|| queue.done(&1, Duration::ZERO));

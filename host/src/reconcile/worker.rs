@@ -23,10 +23,10 @@ impl Line {
         Ok(Self { runtime: Builder::new_current_thread().enable_all().build()?, api: api.apart() })
     }
 
-    /// Waits for requests that are sent by the API server of this line: those of another would have their connections here, where they
-    /// stand still between two waits.
-    pub(super) fn wait<T>(&self, requests: impl Future<Output = T>) -> T {
-        self.runtime.block_on(requests)
+    /// Waits, and drives the connections of this line meanwhile, so that one that the server closed is not used again. Requests must be
+    /// sent by the API server of this line: those of another would have their connections here, where they stand still between two waits.
+    pub(super) fn wait<T>(&self, what: impl Future<Output = T>) -> T {
+        self.runtime.block_on(what)
     }
 }
 
@@ -42,7 +42,7 @@ pub(super) fn start(shared: &Arc<Shared>) -> std::io::Result<Vec<std::thread::Jo
 
 /// Works until the queue is shut down.
 fn work(shared: &Shared, line: &Line) {
-    while let Some(popped) = shared.queue.next() {
+    while let Some(popped) = line.wait(shared.queue.next()) {
         let before = thread_cpu();
         // A fault of ours in one pass is that key's problem: it backs off, and the thread goes on.
         let next = catch_unwind(AssertUnwindSafe(|| pass(shared, line, &popped))).unwrap_or_else(|_| {

@@ -1,7 +1,9 @@
 //! The command line as a user meets it: what is printed, what is refused, in which words, and the exit code.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use operator_e2e::cluster::ADMIN;
@@ -273,6 +275,24 @@ async fn crd_prints_what_kubectl_applies() -> Result<()> {
         "apiVersion": PROBES.api_version, "kind": "Probe", "metadata": {"name": "a", "namespace": namespace}, "spec": {},
     });
     cluster.client().create(&PROBES, &probe).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_printed_may_be_cut_short_but_is_not_lost_in_silence() -> Result<()> {
+    let module = fixture("probe").await?;
+    for command in ["crd", "inspect"] {
+        let mut operator = Command::new(host::operator_bin()?);
+        operator.args([command, "--module", text(&module)]);
+        let (reader, writer) = io::pipe()?;
+        drop(reader);
+        let cut = operator.stdout(writer).output()?;
+        assert!(cut.status.success() && cut.stderr.is_empty(), "as by `{command} | head`: {cut:?}");
+        let full = operator.stdout(File::create("/dev/full")?).output()?;
+        assert_eq!(full.status.code(), Some(1), "{full:?}");
+        let said = String::from_utf8(full.stderr)?;
+        assert!(said.starts_with("error: can't write to standard output: No space left"), "{said}");
+    }
     Ok(())
 }
 

@@ -1,14 +1,16 @@
 //! How the host starts and ends when something is in the way: visibly, and with the exit code that says so.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use operator_e2e::client::DEPLOYMENTS;
 use operator_e2e::cluster::ADMIN;
 use operator_e2e::expect::reconciled;
+use operator_e2e::host::operator_bin;
 use operator_e2e::objects::{WEB_APPS, web_app_of};
-use operator_e2e::process::Signal;
+use operator_e2e::process::{Process, Signal};
 use operator_e2e::{Cluster, Host, Match, Result, Stage, eventually, modules};
 use tokio::net::TcpListener;
 
@@ -49,6 +51,28 @@ async fn a_wrong_token_ends_the_start_with_a_message() -> Result<()> {
     assert_eq!(status.code(), Some(1), "{}", host.log());
     let log = host.log();
     assert!(log.contains("401") && log.contains(&cluster.url()) && log.contains("token"), "{log}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_log_that_nobody_takes_stops_nothing() -> Result<()> {
+    let cluster = Cluster::shared().await;
+    cluster.install_definitions().await?;
+    let namespace = cluster.namespace("unheard").await?;
+    let client = cluster.client();
+    let mut command = Command::new(operator_bin()?);
+    command.args(["host", "--health-probe-bind-address=0", "--namespace", &namespace, "--module"]);
+    command.arg(modules::webapp().await?).env("KUBECONFIG", cluster.kubeconfig(ADMIN)?);
+    let mut host = Process::spawn("operator host", &mut command, Path::new("/dev/full"))?;
+    // More of them than there are workers, and each pass has something to say.
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        client.create(&WEB_APPS, &web_app_of(&namespace, name, "web:1")).await?;
+    }
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        reconciled(&client, &WEB_APPS, &namespace, name, "Settled", SOON).await;
+    }
+    host.signal(Signal::TERM);
+    assert_eq!(host.wait(SOON).await?.code(), Some(0), "it drained");
     Ok(())
 }
 

@@ -11,6 +11,7 @@ use crate::module;
 use crate::observe::logs;
 use clap::error::ErrorKind;
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use std::io::{self, ErrorKind as IoErrorKind, Write as _};
 use std::process::ExitCode;
 
 /// Runs Kubernetes operators whose reconcile logic is a sandboxed WebAssembly component.
@@ -73,8 +74,27 @@ pub fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            say(&format!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints what a command was asked for. A reader that has had enough, as `head` has, is no error.
+///
+/// # Errors
+/// Not all of it could be written.
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != IoErrorKind::BrokenPipe => {
+            Err(anyhow::Error::new(error).context("can't write to standard output"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A line on standard error. Where nobody takes it there is nobody left to tell, and the exit code says enough.
+fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
 }

@@ -4,6 +4,9 @@
 //! snapshot of a key, calls the [`module`] and plans, `apply` turns the plan into requests, and [`api`] is the one place that sends them.
 //! The decisions are those of `operator_core`, which does no I/O.
 
+// `println!` and its like panic where nobody takes the text.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod api;
 mod apply;
 pub mod cli;

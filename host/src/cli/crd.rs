@@ -1,9 +1,9 @@
 //! `operator crd`: the CustomResourceDefinitions that a module brings.
 
 use super::modules::ModuleArgs;
+use super::{print, say};
 use anyhow::Context as _;
 use clap::Args;
-use std::io::Write as _;
 
 #[derive(Debug, Args)]
 pub(super) struct CrdArgs {
@@ -15,19 +15,17 @@ pub(super) struct CrdArgs {
 pub(super) fn run(args: &CrdArgs) -> anyhow::Result<()> {
     let loaded = args.modules.load(1)?;
     loaded.check()?;
-    let mut out = std::io::stdout().lock();
     for module in &loaded.modules {
         let descriptor = module.descriptor();
         if descriptor.crds.is_empty() {
-            eprintln!(
+            say(&format!(
                 "module {:?} brings no CustomResourceDefinition; {} must come from elsewhere",
                 descriptor.name, descriptor.primary
-            );
+            ));
         }
         for crd in &descriptor.crds {
             let crd: serde_json::Value = serde_json::from_str(crd).context("a CRD of the module is not valid JSON")?;
-            serde_json::to_writer_pretty(&mut out, &crd)?;
-            writeln!(out)?;
+            print(&format!("{crd:#}\n"))?;
         }
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use super::lead::LeaderElectionArgs;
 use super::modules::{Loaded, ModuleArgs};
-use super::{misuse, units};
+use super::{misuse, say, units};
 use crate::api::connect;
 use crate::lead::{Config, Leadership, Permits};
 use crate::module::{self, Module};
@@ -137,7 +137,7 @@ pub(super) fn run(args: HostArgs) -> ExitCode {
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("error: can't start the runtime: {error}");
+            say(&format!("error: can't start the runtime: {error}"));
             return ExitCode::FAILURE;
         }
     };
@@ -151,7 +151,7 @@ async fn start_and_run(args: HostArgs, election: Option<Config>) -> ExitCode {
     let mut signals = match Signals::listen() {
         Ok(signals) => signals,
         Err(error) => {
-            eprintln!("error: can't listen to signals: {error}");
+            say(&format!("error: can't listen to signals: {error}"));
             return ExitCode::FAILURE;
         }
     };
@@ -169,7 +169,7 @@ async fn start_and_run(args: HostArgs, election: Option<Config>) -> ExitCode {
         Ok(host) => host.run_until_signal(signals, drain).await,
         Err(errors) => {
             for error in &errors {
-                eprintln!("error: {error}");
+                say(&format!("error: {error}"));
             }
             ExitCode::FAILURE
         }

@@ -1,6 +1,7 @@
 //! `operator inspect`: what a module is, without a cluster.
 
 use super::modules::ModuleArgs;
+use super::print;
 use crate::module::Module;
 use clap::Args;
 use operator_core::contract::{ChildType, OnImmutable, OnPrune};
@@ -15,7 +16,7 @@ pub(super) struct InspectArgs {
 pub(super) fn run(args: &InspectArgs) -> anyhow::Result<()> {
     let loaded = args.modules.load(1)?;
     for module in &loaded.modules {
-        print!("{}", describe(module)?);
+        print(&describe(module)?)?;
     }
     loaded.check()
 }

@@ -6,7 +6,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::io::Read as _;
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
@@ -127,7 +127,8 @@ pub fn compile_main(args: &CompileArgs) -> ExitCode {
     match compile(&args.input, &args.output) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error:#}");
+            // The host that reads it may be gone.
+            let _ = writeln!(io::stderr(), "{error:#}");
             ExitCode::FAILURE
         }
     }

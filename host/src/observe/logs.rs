@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal as _};
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::ParseError;
 use tracing_subscriber::fmt::time::SystemTime;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
@@ -10,14 +11,34 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 /// and warn of its libraries. Each `-v` says more; `RUST_LOG` (tracing's filter directives) overrides it. A second call
 /// changes nothing.
 pub fn init(json: bool, verbose: u8) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(directives(verbose)));
+    let asked = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
+    let (filter, mistake) = filter(&asked, verbose);
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_timer(SystemTime).with_writer(io::stderr);
+    // A line that nobody takes, as when the reader of a pipe is gone or a disk is full, is lost. The default is to say so on standard
+    // error, which panics there.
+    let lines = lines.log_internal_errors(false);
     // Fails only where a subscriber is installed already, as by a test.
     let _ = if json {
         lines.json().flatten_event(true).with_current_span(true).with_span_list(false).finish().try_init()
     } else {
         lines.with_ansi(io::stderr().is_terminal()).finish().try_init()
     };
+    if let Some(error) = mistake {
+        tracing::warn!(%error, asked, "RUST_LOG is no filter and counts as unset; one looks like info,operator=debug");
+    }
+}
+
+/// The filter that was asked for, else that of a count of `-v`; and what is wrong with the one that was asked for.
+fn filter(asked: &str, verbose: u8) -> (EnvFilter, Option<ParseError>) {
+    let standard = || EnvFilter::new(directives(verbose));
+    // An empty variable is an unset one, as in a manifest that fills it in where there is something to say.
+    if asked.trim().is_empty() {
+        return (standard(), None);
+    }
+    match EnvFilter::builder().parse(asked) {
+        Ok(filter) => (filter, None),
+        Err(error) => (standard(), Some(error)),
+    }
 }
 
 /// The filter of a count of `-v`. What kube says of an answer is said better where the answer is judged. Frames and TLS records of the HTTP stack would drown all else, and are never asked for.
@@ -40,6 +61,16 @@ mod tests {
             let directives = directives(verbose);
             EnvFilter::builder().parse(&directives).expect(&directives);
         }
+    }
+
+    #[test]
+    fn a_filter_that_is_empty_or_can_not_be_read_silences_nothing() {
+        let standard = EnvFilter::new(directives(0)).to_string();
+        for (asked, is_mistake) in [("", false), (" ", false), ("operator=loud", true), ("a=b=c", true)] {
+            let (filter, mistake) = filter(asked, 0);
+            assert_eq!((filter.to_string(), mistake.is_some()), (standard.clone(), is_mistake), "{asked:?}");
+        }
+        assert_eq!(filter("error", 0).0.to_string(), "error");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use operator_e2e::host::operator_bin;
 use operator_e2e::objects::{WEB_APPS, web_app_of};
 use operator_e2e::process::{Process, Signal};
 use operator_e2e::{Cluster, Host, Match, Result, Stage, eventually, modules};
+use serde_json::json;
 use tokio::net::TcpListener;
 
 const SOON: Duration = Duration::from_secs(60);
@@ -73,6 +74,31 @@ async fn a_log_that_nobody_takes_stops_nothing() -> Result<()> {
     }
     host.signal(Signal::TERM);
     assert_eq!(host.wait(SOON).await?.code(), Some(0), "it drained");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_credential_plugin_that_fails_is_named_with_its_complaint_and_gives_nothing_away() -> Result<()> {
+    let cluster = Cluster::shared().await;
+    let cases = [
+        ("echo hunter2; echo log in first >&2; exit 3", "failed (exit status: 3): log in first"),
+        ("echo hunter2", "printed what is no ExecCredential"),
+    ];
+    for (script, told) in cases {
+        let plugin = json!({
+            "apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "args": ["-c", script],
+            "env": [{"name": "PASSWORD", "value": "hunter2"}], "interactiveMode": "Never",
+        });
+        let right = std::fs::read_to_string(cluster.kubeconfig(ADMIN)?)?;
+        let token = format!("token: {}", cluster.user(ADMIN).token());
+        let path = cluster.folder().join("kubeconfig-plugin.yaml");
+        std::fs::write(&path, right.replace(&token, &format!("exec: {plugin}")))?;
+        let mut host = Host::spawn(&path, &[modules::webapp().await?], &[])?;
+        assert_eq!(host.wait_exit(SOON).await?.code(), Some(1), "{}", host.log());
+        let log = host.log();
+        assert!(log.contains(&format!("credential plugin (users[].user.exec) {told}\n")), "{log}");
+        assert!(!log.contains("hunter2"), "{log}");
+    }
     Ok(())
 }
 

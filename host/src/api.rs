@@ -4,6 +4,7 @@
 //! carries our user agent and a time limit, every write a [`Permit`] but those that are [`exempt`], and every answer to a write is reported
 //! to the breaker. Objects stay bytes: what they mean is the caller's to find out.
 
+mod cause;
 mod connect;
 mod connections;
 pub mod discovery;
@@ -26,6 +27,8 @@ use hyper::body::Incoming;
 use line::{Client, Line};
 use operator_core::answer::{self, Answer};
 use operator_core::breaker::{Breaker, Signal, Transition};
+use std::error::Error;
+use std::io;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -286,22 +289,11 @@ fn with_query(path: &str, parameter: &str) -> String {
     format!("{path}{separator}{parameter}")
 }
 
-/// One line of every cause; and whether the request never left.
-fn transport(error: &(dyn std::error::Error + 'static)) -> ApiError {
-    let mut message = error.to_string();
-    let mut unsent = false;
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let text = error.to_string();
-        if !message.contains(&text) {
-            message.push_str(": ");
-            message.push_str(&text);
-        }
-        unsent |=
-            error.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::ConnectionRefused);
-        cause = error.source();
-    }
-    ApiError::Transport { message, unsent }
+/// What went wrong on the way; and whether the request never left.
+fn transport(error: &(dyn Error + 'static)) -> ApiError {
+    let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    let unsent = cause::chain(error).any(|cause| cause.downcast_ref().is_some_and(refused));
+    ApiError::Transport { message: cause::line(error), unsent }
 }
 
 /// What the end of a read says of the server as a whole: nothing, unless there was no answer. An error may be that of one

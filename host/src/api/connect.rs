@@ -1,10 +1,10 @@
 //! From a kubeconfig, or a pod's service account, to a client.
 
 use super::ApiServer;
+use super::cause;
 use super::connections::Connections;
 use super::line::Line;
 use crate::lead::Permits;
-use anyhow::Context as _;
 use http::HeaderValue;
 use http::header::USER_AGENT;
 use kube::Config;
@@ -28,15 +28,16 @@ pub async fn connect(kubeconfig: Option<&Path>, context: Option<&str>, permits: 
 async fn configuration(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Config> {
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     if let Some(path) = kubeconfig {
-        let file = Kubeconfig::read_from(path).with_context(|| format!("can't read kubeconfig {}", path.display()))?;
-        return Config::from_custom_kubeconfig(file, &options)
-            .await
-            .with_context(|| format!("kubeconfig {} is not usable", path.display()));
+        let name = path.display();
+        let unreadable = |error| cause::of(format_args!("can't read kubeconfig {name}"), &error);
+        let unusable = |error| cause::of(format_args!("kubeconfig {name} is not usable"), &error);
+        let file = Kubeconfig::read_from(path).map_err(unreadable)?;
+        return Config::from_custom_kubeconfig(file, &options).await.map_err(unusable);
     }
-    if context.is_some() {
-        return Config::from_kubeconfig(&options).await.context("no usable kubeconfig with this --context");
+    if let Some(context) = context {
+        let unusable = |error| cause::of(format_args!("no usable kubeconfig with --context {context:?}"), &error);
+        return Config::from_kubeconfig(&options).await.map_err(unusable);
     }
-    Config::infer()
-        .await
-        .context("no cluster: give --kubeconfig FILE, set KUBECONFIG, have ~/.kube/config, or run in a pod with a service account")
+    let wanted = "no cluster: give --kubeconfig FILE, set KUBECONFIG, have ~/.kube/config, or run in a pod with a service account";
+    Config::infer().await.map_err(|error| cause::of(wanted, &error))
 }

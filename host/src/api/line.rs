@@ -1,7 +1,7 @@
 //! The way to the API server: connections, credentials and headers, as tower layers around hyper's client.
 
+use super::cause;
 use super::connections::Connections;
-use anyhow::Context as _;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
@@ -39,16 +39,20 @@ impl Line {
             "the configuration for {url} names a proxy, which the host does not speak to; remove proxy-url, or run the host where the \
              server can be reached"
         );
-        let unusable = || format!("can't use the configuration for {url}");
+        if let Some(command) = config.auth_info.exec.as_ref().and_then(|exec| exec.command.as_ref()) {
+            // It may wait for a person.
+            tracing::info!(command, "asking the kubeconfig's credential plugin");
+        }
+        let unusable = |error| cause::of(format_args!("can't use the configuration for {url}"), &error);
         let mut http = HttpConnector::new();
         http.enforce_http(false);
         http.set_nodelay(true);
         http.set_connect_timeout(Some(CONNECT_TIMEOUT));
         Ok(Self {
-            connector: config.rustls_https_connector_with_connector(http).with_context(unusable)?,
+            connector: config.rustls_https_connector_with_connector(http).map_err(unusable)?,
             base_uri: config.base_uri_layer(),
-            auth: config.auth_layer().with_context(unusable)?,
-            headers: config.extra_headers_layer().with_context(unusable)?,
+            auth: config.auth_layer().map_err(unusable)?,
+            headers: config.extra_headers_layer().map_err(unusable)?,
             connections,
         })
     }

@@ -90,8 +90,11 @@ pub enum ApiError {
         unsent: bool,
     },
     /// The answer is larger than anything that the host takes in.
-    #[error("the API server's answer is larger than {} MiB", ANSWER_MAX >> 20)]
-    TooLarge,
+    #[error("the API server's answer is larger than {} MiB", .limit >> 20)]
+    TooLarge {
+        /// In bytes.
+        limit: usize,
+    },
     /// A write that was not sent: the permit is over, or lasts too short a time for an answer.
     #[error(transparent)]
     NotLeading(#[from] NotLeading),
@@ -273,7 +276,7 @@ async fn collect(response: Response<Incoming>) -> Result<Bytes, ApiError> {
         let frame = frame.map_err(|error| transport(&error))?;
         let Ok(data) = frame.into_data() else { continue };
         if whole.len() + data.len() > ANSWER_MAX {
-            return Err(ApiError::TooLarge);
+            return Err(ApiError::TooLarge { limit: ANSWER_MAX });
         }
         whole.extend_from_slice(&data);
     }
@@ -306,7 +309,7 @@ fn absence<T>(result: &Result<T, ApiError>) -> Option<Signal> {
 fn signal<T>(result: &Result<T, ApiError>, about: &answer::Request<'_>) -> Option<Signal> {
     match result {
         Ok(_) => Some(Signal::Success),
-        Err(ApiError::TooLarge | ApiError::NotLeading(_)) => None,
+        Err(ApiError::TooLarge { .. } | ApiError::NotLeading(_)) => None,
         Err(ApiError::Transport { .. }) => Some(Signal::Transport),
         Err(ApiError::Answer(answer)) => Some(answer::signal(answer, about)),
     }

@@ -35,7 +35,7 @@ impl Lines {
                 return Some(Ok(line));
             }
             if self.buffer.len() > LINE_MAX {
-                return Some(Err(ApiError::TooLarge));
+                return Some(Err(ApiError::TooLarge { limit: LINE_MAX }));
             }
             match self.body.frame().await {
                 Some(Ok(frame)) => {

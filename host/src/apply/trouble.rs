@@ -121,7 +121,7 @@ fn unanswered(type_ref: &TypeRef, name: &ObjectName, error: &ApiError) -> Troubl
     // What the client saw differs from try to try (ports, durations): the log has it, the condition stays the same.
     tracing::warn!(kind = type_ref.kind, object = %name, %error, "no answer to a request");
     let text = match error {
-        ApiError::TooLarge => error.to_string(),
+        ApiError::TooLarge { .. } => error.to_string(),
         _ => "the API server did not answer; tried again".to_owned(),
     };
     Trouble {

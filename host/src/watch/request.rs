@@ -28,7 +28,7 @@ pub(super) fn fault(error: &ApiError) -> Fault {
     match error {
         ApiError::Answer(answer) => Fault::answer(answer),
         ApiError::Transport { message, .. } => Fault::lost(message),
-        ApiError::TooLarge | ApiError::NotLeading(_) => Fault::unintelligible(error.to_string()),
+        ApiError::TooLarge { .. } | ApiError::NotLeading(_) => Fault::unintelligible(error.to_string()),
     }
 }
 

@@ -160,7 +160,7 @@ impl<'a> InFlight<'a> {
             // The server gave up waiting; what it waited for may still happen.
             ApiError::Answer(answer) => answer.code == 504,
             ApiError::Transport { unsent, .. } => !unsent,
-            ApiError::TooLarge => true,
+            ApiError::TooLarge { .. } => true,
             ApiError::NotLeading(_) => false,
         };
         let effects = if is_lost {

@@ -11,7 +11,7 @@ use operator_e2e::cluster::User;
 use operator_e2e::expect::runs;
 use operator_e2e::folder::{Folder, copy};
 use operator_e2e::objects::{WEB_APPS, is_settled, web_app};
-use operator_e2e::{Client, Cluster, Host, Mark, Options, Requests, Resource, Result, eventually, modules};
+use operator_e2e::{Client, Cluster, Host, Mark, Options, Requests, Resource, Result, eventually, host, modules};
 use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -49,7 +49,7 @@ impl Deployed {
     }
 
     /// Starts the host as the container would, with the account's rights.
-    async fn host(&self, name: &str) -> Result<Host> {
+    async fn host(&self, name: &str, more: &[&str]) -> Result<Host> {
         let module = self.folder.join("deploy/webapp/webapp.wasm");
         let cache = format!("--module-cache={}", self.folder.join(name).display());
         let arguments = self.container["args"].as_array().context("the container has arguments")?;
@@ -60,7 +60,8 @@ impl Deployed {
         let same = arguments[1..].iter().copied().filter(|argument| !argument.starts_with("--module"));
         // And what a pod finds in its service account has to be said.
         let namespace = format!("--leader-election-namespace={NAMESPACE}");
-        let arguments: Vec<&str> = same.chain([cache.as_str(), namespace.as_str()]).collect();
+        let own = [cache.as_str(), namespace.as_str()];
+        let arguments: Vec<&str> = same.chain(own).chain(more.iter().copied()).collect();
         let mut host = Host::spawn(&self.cluster.kubeconfig_of(&self.account)?, &[&module], &arguments)?;
         host.wait_ready().await?;
         Ok(host)
@@ -141,7 +142,7 @@ async fn the_rights_are_enough_and_none_is_more_than_needed() -> Result<()> {
     for flag in ["--feature-gates=WatchList=true", "--feature-gates=WatchList=false"] {
         let deployed = Deployed::on(Cluster::options().apiserver_flag(flag)).await?;
         granted = deployed.granted().await?;
-        life(&deployed).await?;
+        life(&deployed, &[]).await?;
         let requests = deployed.requests().await?;
         let refused = requests.matching(|record| matches!(record.code, 401 | 403));
         assert!(refused.is_empty(), "the host asked for what it may not:\n{refused}");
@@ -160,16 +161,37 @@ async fn the_rights_are_enough_and_none_is_more_than_needed() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test]
+async fn operator_rbac_prints_the_same_rights_and_those_of_a_namespace_alone() -> Result<()> {
+    let deployed = Deployed::on(Cluster::options()).await?;
+    let of_manifests = deployed.granted().await?;
+    deployed.grant_what_is_printed(&[]).await?;
+    assert_eq!(deployed.granted().await?, of_manifests);
+
+    deployed.grant_what_is_printed(&["--namespace=default"]).await?;
+    assert_eq!(deployed.granted().await?, of_manifests);
+    let everywhere = deployed.client.list(&Resource::new(RBAC, "clusterroles"), "", "").await?;
+    assert!(!everywhere.iter().any(is_ours), "a ClusterRole for a host that works in one namespace");
+    life(&deployed, &["--namespace=default"]).await?;
+    let refused = deployed.requests().await?.matching(|record| matches!(record.code, 401 | 403));
+    assert!(refused.is_empty(), "the host asked for what it may not:\n{refused}");
+    Ok(())
+}
+
+fn is_ours(object: &Value) -> bool {
+    object["metadata"]["name"].as_str().is_some_and(|name| name.starts_with("operator-host"))
+}
+
 /// A WebApp is made, scaled and set right by one replica, robbed of its children's labels and deleted under the other.
-async fn life(deployed: &Deployed) -> Result<()> {
+async fn life(deployed: &Deployed, arguments: &[&str]) -> Result<()> {
     let client = &deployed.client;
-    let mut leader = deployed.host("leader").await?;
+    let mut leader = deployed.host("leader", arguments).await?;
     let sample = deployed.folder.join("deploy/samples/webapp.yaml").display().to_string();
     deployed.cluster.kubectl(&["apply", "-f", &sample]).await?.ok()?;
     eventually("shop is settled", SOON, || async { is_settled(&client.get(&WEB_APPS, "default", "shop").await?) })
         .await;
     client.get(&SERVICES, "default", "shop").await?;
-    let mut standby = deployed.host("standby").await?;
+    let mut standby = deployed.host("standby", arguments).await?;
 
     client.patch(&WEB_APPS, "default", "shop", &json!({"spec": {"replicas": 3}})).await?;
     has_replicas(client, 3).await;
@@ -206,6 +228,29 @@ async fn has_replicas(client: &Client, wanted: u32) {
 }
 
 impl Deployed {
+    /// Takes all rights away and gives those that `operator rbac` prints.
+    async fn grant_what_is_printed(&self, arguments: &[&str]) -> Result<()> {
+        for (kind, namespaced) in
+            [("clusterrolebindings", false), ("clusterroles", false), ("rolebindings", true), ("roles", true)]
+        {
+            for object in self.client.list(&Resource::new(RBAC, kind), "", "").await?.iter().filter(|o| is_ours(o)) {
+                let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                let namespace = object["metadata"]["namespace"].as_str().filter(|_| namespaced).unwrap_or_default();
+                self.client.delete(&Resource::new(RBAC, kind), namespace, name).await?;
+            }
+        }
+        let module = self.folder.join("deploy/webapp/webapp.wasm").display().to_string();
+        let command: Vec<&str> = ["rbac", "--module", &module].into_iter().chain(arguments.iter().copied()).collect();
+        let printed = host::operator(&command, None).await?.ok()?;
+        self.cluster
+            .kubectl_command(&["apply", "--server-side", "--force-conflicts", "-f", "-"])
+            .stdin(printed)
+            .run()
+            .await?
+            .ok()?;
+        Ok(())
+    }
+
     /// Everything that the roles bound to the account allow.
     async fn granted(&self) -> Result<BTreeSet<Right>> {
         let mut rights = BTreeSet::new();
@@ -225,7 +270,10 @@ impl Deployed {
     async fn role(&self, binding: &Value) -> Result<Value> {
         let name = binding["roleRef"]["name"].as_str().unwrap_or_default();
         Ok(match binding["roleRef"]["kind"].as_str() {
-            Some("Role") => self.client.get(&Resource::new(RBAC, "roles"), NAMESPACE, name).await?,
+            Some("Role") => {
+                let namespace = binding["metadata"]["namespace"].as_str().unwrap_or_default();
+                self.client.get(&Resource::new(RBAC, "roles"), namespace, name).await?
+            }
             _ => self.client.get(&Resource::new(RBAC, "clusterroles"), "", name).await?,
         })
     }

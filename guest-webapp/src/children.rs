@@ -1,6 +1,6 @@
 //! The children of a WebApp, both of its own name.
 
-use operator_guest::{Child, Failure};
+use operator_guest::{Child, Failure, OnPrune};
 use serde_json::json;
 
 use crate::WebAppSpec;
@@ -48,6 +48,7 @@ pub(crate) fn deployment(name: &str, spec: &WebAppSpec) -> Child {
             },
         },
     }))
+    .on_prune(OnPrune::Orphan)
 }
 
 pub(crate) fn service(name: &str, spec: &WebAppSpec) -> Child {
@@ -60,4 +61,5 @@ pub(crate) fn service(name: &str, spec: &WebAppSpec) -> Child {
             "ports": [{ "port": 80, "targetPort": spec.port }],
         },
     }))
+    .on_prune(OnPrune::Orphan)
 }

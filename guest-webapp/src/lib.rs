@@ -9,7 +9,7 @@ mod tests;
 
 use operator_guest::live::Deployment;
 use operator_guest::{
-    ChildType, Condition, Context, Descriptor, Failure, OnImmutable, Operator, Outcome, Status, TypeRef,
+    ChildType, Condition, Context, Descriptor, Failure, OnImmutable, OnPrune, Operator, Outcome, Status, TypeRef,
 };
 
 pub use spec::{WebAppSpec, WebAppStatus};
@@ -26,8 +26,9 @@ impl Operator for WebApp {
 
     fn describe() -> Descriptor {
         Descriptor::new("webapp", env!("CARGO_PKG_VERSION"), TypeRef::new("webapp.example.com/v1", "WebApp"))
-            .child(ChildType::new("apps/v1", "Deployment").on_immutable(OnImmutable::Fail))
-            .child(ChildType::new("v1", "Service").on_immutable(OnImmutable::Fail))
+            // Both are always wanted: the host needs no right to delete one.
+            .child(ChildType::new("apps/v1", "Deployment").on_immutable(OnImmutable::Fail).on_prune(OnPrune::Orphan))
+            .child(ChildType::new("v1", "Service").on_immutable(OnImmutable::Fail).on_prune(OnPrune::Orphan))
             .condition_type("Ready")
             .crd(include_str!("../crds/webapps.json"))
     }

@@ -74,7 +74,7 @@ fn a_new_web_app_wants_a_deployment_and_a_service_of_its_name() {
         ]
     );
     for child in outcome.children.as_ref().unwrap() {
-        assert_eq!((child.on_immutable, child.on_prune), (OnImmutable::Fail, OnPrune::Delete));
+        assert_eq!((child.on_immutable, child.on_prune), (OnImmutable::Fail, OnPrune::Orphan));
     }
     assert_eq!(outcome.requeue_after, None, "a WebApp needs no timer");
 }

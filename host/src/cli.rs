@@ -5,6 +5,7 @@ mod host;
 mod inspect;
 mod lead;
 mod modules;
+mod rbac;
 mod units;
 
 use crate::module;
@@ -32,6 +33,8 @@ enum Command {
     Crd(crd::CrdArgs),
     /// Show what a module is: kind, contract, imports, exports, children, limits
     Inspect(inspect::InspectArgs),
+    /// Print the rights that the host needs for a module, and no more, for `kubectl apply -f -`
+    Rbac(rbac::RbacArgs),
     /// Compile one module; the host runs this in a child process with limits
     #[command(hide = true)]
     Compile(module::CompileArgs),
@@ -69,6 +72,7 @@ pub fn main() -> ExitCode {
         Command::Host(args) => return host::run(*args),
         Command::Crd(args) => crd::run(&args),
         Command::Inspect(args) => inspect::run(&args),
+        Command::Rbac(args) => rbac::run(&args),
         Command::Compile(args) => return module::compile_main(&args),
     };
     match result {

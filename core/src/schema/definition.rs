@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::document::Builder;
@@ -67,6 +68,19 @@ impl<'a> Definition<'a> {
         self.spec.versions.iter().any(|served| served.served && served.name == version)
     }
 
+    /// Its name in paths and in RBAC: `webapps`.
+    pub fn plural(&self) -> &str {
+        &self.spec.names.plural
+    }
+
+    /// Whether this version of the type has a status of its own to write to.
+    pub fn has_status(&self, version: &str) -> bool {
+        let version = self.spec.versions.iter().find(|described| described.name == version);
+        version
+            .and_then(|version| version.subresources.as_ref())
+            .is_some_and(|subresources| subresources.status.is_some())
+    }
+
     /// Whether objects of the type are in no namespace.
     pub fn is_cluster_scoped(&self) -> bool {
         self.spec.scope == "Cluster"
@@ -104,6 +118,8 @@ struct Spec<'a> {
 struct Names<'a> {
     #[serde(borrow)]
     kind: Cow<'a, str>,
+    #[serde(borrow)]
+    plural: Cow<'a, str>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -113,6 +129,12 @@ struct Version<'a> {
     served: bool,
     #[serde(borrow)]
     schema: Option<Validation<'a>>,
+    subresources: Option<Subresources>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Subresources {
+    status: Option<IgnoredAny>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -208,11 +208,11 @@ fn the_published_documents_say_what_was_recorded_to_be_atomic() {
 fn definition_text(schema: &str) -> String {
     let versions = format!(
         r#"[{{"name":"v0","served":false,"schema":{{"openAPIV3Schema":{{"type":"object"}}}}}},
-            {{"name":"v1","served":true,"schema":{{"openAPIV3Schema":{schema}}}}}]"#
+            {{"name":"v1","served":true,"subresources":{{"status":{{}}}},"schema":{{"openAPIV3Schema":{schema}}}}}]"#
     );
     format!(
         r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
-            "spec":{{"group":"example.com","scope":"Namespaced","names":{{"kind":"Site"}},"versions":{versions}}}}}"#
+            "spec":{{"group":"example.com","scope":"Namespaced","names":{{"kind":"Site","plural":"sites"}},"versions":{versions}}}}}"#
     )
 }
 
@@ -231,6 +231,8 @@ fn a_definition_tells_its_type_and_versions() {
     assert!(!sites.is_of(&TypeRef::new("example.org/v1", "Site")));
     assert!(sites.serves("v1") && !sites.serves("v0") && !sites.serves("v2"));
     assert!(!sites.is_cluster_scoped());
+    assert_eq!(sites.plural(), "sites");
+    assert!(sites.has_status("v1") && !sites.has_status("v0") && !sites.has_status("v2"));
     assert_eq!(sites.schema("v2").expect("nothing is wrong"), None);
     let error = Definition::parse("{").expect_err("half a text").to_string();
     assert!(error.starts_with("is not the JSON of a CustomResourceDefinition: "), "{error}");

@@ -259,7 +259,7 @@ mod tests {
         assert_refused(|d| d.crds.push("{".into()), "crds[0] is not the JSON");
         let crd = |kind: &str, version: &str| {
             serde_json::json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": kind, "spec": {
-                "group": "webapp.example.com", "scope": "Namespaced", "names": {"kind": "WebApp"},
+                "group": "webapp.example.com", "scope": "Namespaced", "names": {"kind": "WebApp", "plural": "webapps"},
                 "versions": [{"name": version, "served": true}]}})
             .to_string()
         };

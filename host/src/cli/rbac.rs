@@ -1,0 +1,245 @@
+//! `operator rbac`: the rights that the host needs for some modules, and no more, as manifests for `kubectl apply -f -`.
+
+use super::modules::ModuleArgs;
+use super::{print, units};
+use clap::Args;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::{ApiResource, GroupVersionKind};
+use operator_core::contract::{ChildType, Descriptor, OnImmutable, OnPrune, TypeRef};
+use operator_core::schema::Definition;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+#[derive(Debug, Args)]
+pub(super) struct RbacArgs {
+    #[command(flatten)]
+    modules: ModuleArgs,
+    /// Namespace that the host is to work in, as with `operator host`. May be given several times [default: all]
+    #[arg(
+        short,
+        long = "namespace",
+        env = "OPERATOR_NAMESPACE",
+        value_name = "NAME",
+        value_delimiter = ',',
+        value_parser = units::namespace,
+        help_heading = "Rights"
+    )]
+    namespaces: Vec<String>,
+    /// Name of the roles and their bindings [default: operator-host-<module>]
+    #[arg(long, value_name = "NAME", value_parser = units::object_name, help_heading = "Rights")]
+    role_name: Option<String>,
+    /// Service account that the host runs as
+    #[arg(long, value_name = "NAME", default_value = "operator-host", value_parser = units::object_name, help_heading = "Rights")]
+    service_account: String,
+    /// Namespace of the service account, and of the Lease
+    #[arg(long, value_name = "NAME", default_value = "operator-host", value_parser = units::namespace, help_heading = "Rights")]
+    service_account_namespace: String,
+    /// Name of the Lease, where the host takes part in a leader election
+    #[arg(long, env = "OPERATOR_LEADER_ELECTION_ID", value_name = "NAME", default_value = "operator-host-default", value_parser = units::object_name, help_heading = "Rights")]
+    leader_election_id: String,
+}
+
+pub(super) fn run(args: &RbacArgs) -> anyhow::Result<()> {
+    let loaded = args.modules.load(1)?;
+    loaded.check()?;
+    let mut manifests = Manifests::default();
+    manifests.add(
+        "The host's own account.",
+        &ServiceAccount {
+            metadata: args.meta(&args.service_account, Some(&args.service_account_namespace)),
+            ..Default::default()
+        },
+    )?;
+    for module in &loaded.modules {
+        args.module(module.descriptor(), &mut manifests)?;
+    }
+    args.lease(&mut manifests)?;
+    print(&manifests.0)?;
+    Ok(())
+}
+
+impl RbacArgs {
+    fn module(&self, descriptor: &Descriptor, manifests: &mut Manifests) -> anyhow::Result<()> {
+        let name = self.role_name.clone().unwrap_or_else(|| format!("operator-host-{}", descriptor.name));
+        let mut comment = format!("What the host needs for module {} {}.", descriptor.name, descriptor.version);
+        let is_guessed = |type_ref: &&TypeRef| definition_of(descriptor, type_ref).is_none() && !is_built_in(type_ref);
+        for guessed in descriptor.types().filter(is_guessed) {
+            let plural = plural(descriptor, guessed);
+            comment
+                .push_str(&format!("\n{plural:?} for {guessed} is a guess: the module does not bring its definition."));
+        }
+        let rules = Some(rules(descriptor));
+        if self.namespaces.is_empty() {
+            manifests.add(&comment, &ClusterRole { metadata: self.meta(&name, None), rules, ..Default::default() })?;
+            let metadata = self.meta(&name, None);
+            let (role_ref, subjects) = (role_ref("ClusterRole", &name), Some(vec![self.subject()]));
+            return manifests.add("", &ClusterRoleBinding { metadata, role_ref, subjects });
+        }
+        for namespace in &self.namespaces {
+            let metadata = self.meta(&name, Some(namespace));
+            manifests.add(&comment, &Role { metadata: metadata.clone(), rules: rules.clone() })?;
+            let (role_ref, subjects) = (role_ref("Role", &name), Some(vec![self.subject()]));
+            manifests.add("", &RoleBinding { metadata, role_ref, subjects })?;
+        }
+        Ok(())
+    }
+
+    fn lease(&self, manifests: &mut Manifests) -> anyhow::Result<()> {
+        let name = format!("{}-leader-election", self.service_account);
+        let metadata = self.meta(&name, Some(&self.service_account_namespace));
+        let mut named = rule("coordination.k8s.io", ["leases"], &["get", "list", "update", "watch"]);
+        named.resource_names = Some(vec![self.leader_election_id.clone()]);
+        // A create can't be bound to a name.
+        let rules = Some(vec![rule("coordination.k8s.io", ["leases"], &["create"]), named]);
+        manifests.add(
+            "The Lease that replicas share; not needed where leader election is off.",
+            &Role { metadata: metadata.clone(), rules },
+        )?;
+        let (role_ref, subjects) = (role_ref("Role", &name), Some(vec![self.subject()]));
+        manifests.add("", &RoleBinding { metadata, role_ref, subjects })
+    }
+
+    fn meta(&self, name: &str, namespace: Option<&str>) -> ObjectMeta {
+        ObjectMeta { name: Some(name.to_owned()), namespace: namespace.map(str::to_owned), ..Default::default() }
+    }
+
+    fn subject(&self) -> Subject {
+        Subject {
+            kind: "ServiceAccount".into(),
+            name: self.service_account.clone(),
+            namespace: Some(self.service_account_namespace.clone()),
+            ..Default::default()
+        }
+    }
+}
+
+fn role_ref(kind: &str, name: &str) -> RoleRef {
+    RoleRef { api_group: Some(RBAC.into()), kind: kind.into(), name: name.into() }
+}
+
+/// YAML documents, each below its comment.
+#[derive(Default)]
+struct Manifests(String);
+
+impl Manifests {
+    fn add(&mut self, comment: &str, manifest: &impl Serialize) -> anyhow::Result<()> {
+        if !self.0.is_empty() {
+            self.0.push_str("---\n");
+        }
+        comment.lines().for_each(|line| self.0.push_str(&format!("# {line}\n")));
+        self.0.push_str(&serde_saphyr::to_string(manifest)?);
+        Ok(())
+    }
+}
+
+/// The rights on the types that a module declares. Discovery, which every account has, is not among them.
+fn rules(descriptor: &Descriptor) -> Vec<PolicyRule> {
+    let (primary, group) = (plural(descriptor, &descriptor.primary), descriptor.primary.group());
+    let mut rules = vec![rule(group, [&*primary], &["list", "watch"])];
+    let status = definition_of(descriptor, &descriptor.primary)
+        .is_none_or(|definition| definition.has_status(descriptor.primary.version()));
+    let status = if status { format!("{primary}/status") } else { primary.clone() };
+    rules.push(rule(group, [&*status], &["patch"]));
+    if !descriptor.children.is_empty() {
+        // To set blockOwnerDeletion on children.
+        rules.push(rule(group, [&*format!("{primary}/finalizers")], &["update"]));
+    }
+    let mut alike: BTreeMap<(&str, bool), Vec<String>> = BTreeMap::new();
+    for child in &descriptor.children {
+        let plural = plural(descriptor, &child.type_ref);
+        alike.entry((child.type_ref.group(), is_deleted(child))).or_default().push(plural);
+    }
+    for ((group, is_deleted), plurals) in alike {
+        // Create: what an apply of an absent object asks for.
+        let verbs: &[&str] = match is_deleted {
+            true => &["get", "list", "watch", "create", "patch", "delete"],
+            false => &["get", "list", "watch", "create", "patch"],
+        };
+        rules.push(rule(group, plurals.iter().map(String::as_str), verbs));
+    }
+    rules
+}
+
+/// Whether the host may come to delete a child of this type: the garbage collector has rights of its own.
+fn is_deleted(child: &ChildType) -> bool {
+    child.on_prune == OnPrune::Delete || child.on_immutable == OnImmutable::Recreate
+}
+
+fn rule<'a>(group: &str, resources: impl IntoIterator<Item = &'a str>, verbs: &[&str]) -> PolicyRule {
+    PolicyRule {
+        api_groups: Some(vec![group.to_owned()]),
+        resources: Some(resources.into_iter().map(str::to_owned).collect()),
+        verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+        ..Default::default()
+    }
+}
+
+fn definition_of<'a>(descriptor: &'a Descriptor, type_ref: &TypeRef) -> Option<Definition<'a>> {
+    let mut definitions = descriptor.crds.iter().filter_map(|text| Definition::parse(text).ok());
+    definitions.find(|definition| definition.is_of(type_ref))
+}
+
+/// What RBAC calls the type: by its definition if the module brings it, else as kube derives it from the kind.
+fn plural(descriptor: &Descriptor, type_ref: &TypeRef) -> String {
+    if let Some(definition) = definition_of(descriptor, type_ref) {
+        return definition.plural().to_owned();
+    }
+    let kind = GroupVersionKind::gvk(type_ref.group(), type_ref.version(), &type_ref.kind);
+    ApiResource::from_gvk(&kind).plural
+}
+
+/// Kubernetes' own types follow the rule.
+fn is_built_in(type_ref: &TypeRef) -> bool {
+    let group = type_ref.group();
+    !group.contains('.') || group.ends_with(".k8s.io")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use operator_core::contract::TypeRef;
+
+    fn plurals(descriptor: &Descriptor) -> Vec<String> {
+        rules(descriptor).into_iter().filter_map(|rule| rule.resources).flatten().collect()
+    }
+
+    #[test]
+    fn a_type_is_called_as_its_definition_says_else_as_its_kind_lets_one_guess() {
+        let definition = r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","spec":{"group":"example.com",
+            "scope":"Namespaced","names":{"kind":"Sheep","plural":"flock"},"versions":[{"name":"v1","served":true}]}}"#;
+        let child = |api_version: &str, kind: &str, on_prune| ChildType {
+            type_ref: TypeRef::new(api_version, kind),
+            on_immutable: OnImmutable::Fail,
+            on_prune,
+            any_namespace: false,
+            optional: false,
+        };
+        let descriptor = Descriptor {
+            name: "shepherd".into(),
+            version: "1.0.0".into(),
+            primary: TypeRef::new("example.com/v1", "Sheep"),
+            children: vec![
+                child("networking.k8s.io/v1", "NetworkPolicy", OnPrune::Orphan),
+                child("networking.k8s.io/v1", "Ingress", OnPrune::Delete),
+            ],
+            related: vec![],
+            condition_types: vec![],
+            crds: vec![definition.into()],
+            capabilities: vec![],
+            hooks: vec![],
+            field_manager: None,
+            replaces_managers: vec![],
+            finalizer: None,
+            extensions: vec![],
+        };
+        assert_eq!(plurals(&descriptor), ["flock", "flock", "flock/finalizers", "networkpolicies", "ingresses"]);
+        let may_delete = |rule: &&PolicyRule| rule.verbs.iter().any(|verb| verb == "delete");
+        let rules = rules(&descriptor);
+        let deleted: Vec<_> = rules.iter().filter(may_delete).flat_map(|rule| rule.resources.clone()).collect();
+        assert_eq!(deleted, [["ingresses"]]);
+    }
+}

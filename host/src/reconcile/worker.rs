@@ -26,7 +26,11 @@ impl Line {
     /// Waits, and drives the connections of this line meanwhile, so that one that the server closed is not used again. Requests must be
     /// sent by the API server of this line: those of another would have their connections here, where they stand still between two waits.
     pub(super) fn wait<T>(&self, what: impl Future<Output = T>) -> T {
-        self.runtime.block_on(what)
+        self.runtime.block_on(async {
+            // What is ready at once, as keys of a long queue are, would leave no time to look at them.
+            tokio::task::yield_now().await;
+            what.await
+        })
     }
 }
 
@@ -119,4 +123,54 @@ fn settle(shared: &Shared, key: &QueueKey, next: Next) {
 fn thread_cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::connect;
+    use crate::lead::Permits;
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::Barrier;
+
+    /// Answers one request as a server that would keep the connection.
+    fn answer(connection: &mut TcpStream) {
+        let mut lines = BufReader::new(&mut *connection).lines();
+        while lines.next().is_some_and(|line| !line.expect("a line").is_empty()) {}
+        connection.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").expect("it is open");
+    }
+
+    #[test]
+    fn a_connection_that_the_server_closed_between_two_waits_loses_no_request() {
+        let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}", server.local_addr().expect("an address"));
+        let between_waits = Arc::new(Barrier::new(2));
+        let of_server = Arc::clone(&between_waits);
+        std::thread::spawn(move || {
+            for connection in server.incoming() {
+                let mut connection = connection.expect("a connection");
+                answer(&mut connection);
+                of_server.wait();
+                drop(connection);
+                of_server.wait();
+            }
+        });
+        let kubeconfig = std::env::temp_dir().join(format!("operator-host-{:016x}", fastrand::u64(..)));
+        let config = format!(
+            "clusters: [{{name: a, cluster: {{server: \"{url}\"}}}}]\nusers: [{{name: a, user: {{}}}}]\n\
+             contexts: [{{name: a, context: {{cluster: a, user: a}}}}]\ncurrent-context: a\n"
+        );
+        std::fs::write(&kubeconfig, config).expect("a file");
+        let runtime = Builder::new_current_thread().build().expect("a runtime");
+        let api = runtime.block_on(connect(Some(&kubeconfig), None, &Permits::always())).expect("a client");
+        std::fs::remove_file(&kubeconfig).expect("it is there");
+
+        let line = Line::new(&api).expect("a line");
+        for _ in 0..3 {
+            line.wait(line.api.get("/version")).expect("an answer");
+            between_waits.wait();
+            between_waits.wait();
+        }
+    }
 }

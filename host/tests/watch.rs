@@ -321,6 +321,25 @@ async fn a_cut_watch_goes_on_where_it_was_without_a_list() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_cut_watch_of_a_name_asks_for_no_other_as_rights_may_be_bound_to_it() {
+    let cluster = Cluster::bare().await.expect("a cluster");
+    let proxy = cluster.proxy().await.expect("a proxy");
+    let kubeconfig = cluster.kubeconfig_at(operator_e2e::cluster::ADMIN, &proxy.url()).expect("a kubeconfig");
+    let bench = Bench::at(&cluster, &kubeconfig, |_| Vec::new()).await;
+    let _ = bench.create(&bench.config_map("a", "1")).await;
+    assert!(bench.watches.watch_name(&config_maps(), &bench.name("a")));
+    bench.comes_to_show("a", Some("1")).await;
+    proxy.cut_watches();
+    bench.set("a", "2").await;
+    bench.comes_to_show("a", Some("2")).await;
+    let requests = Match::any().path("/configmaps");
+    let of_others = requests.clone().and(|seen| !seen.query.contains("fieldSelector=metadata.name%3Da"));
+    assert!(proxy.count(&requests.and(|seen| !seen.is_watch())) > 0, "it did not ask how far the server has come");
+    assert_eq!(proxy.seen(&of_others).iter().map(|seen| &seen.query).collect::<Vec<_>>(), Vec::<&String>::new());
+    bench.watches.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_restart_and_expired_versions_lose_nothing() {
     let mut cluster = Cluster::bare().await.expect("a cluster");
     let bench = Bench::of(&cluster, primaries).await;

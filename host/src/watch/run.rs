@@ -108,12 +108,14 @@ impl Task {
     }
 
     /// A server behind a line that broke may have been restored from a backup: then a watch from our version would be accepted, and
-    /// silent until the server comes that far. A list of nothing, not older than that, tells.
+    /// silent until the server comes that far. A list of nothing, or of the one name, not older than that, tells.
     async fn check_version(&self, from: &ResourceVersion) -> Result<(), ApiError> {
         let Some(resource) = self.shared.discovery.known(&self.watched.type_ref) else { return Ok(()) };
-        let nothing = Scope { name: Some(NO_NAME.into()), ..self.scope.clone() };
+        // Rights may be bound to the one name that is watched.
+        let name = self.scope.name.clone().unwrap_or_else(|| NO_NAME.into());
+        let short = Scope { name: Some(name), ..self.scope.clone() };
         let list = Request::List { not_older_than: Some(from.clone()), limit: None, page: None };
-        let path = request::path(&resource, &nothing, &self.shared.installation, &list);
+        let path = request::path(&resource, &short, &self.shared.installation, &list);
         self.shared.api.get(&path).await.map(drop)
     }
 

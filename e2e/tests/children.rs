@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use operator_e2e::client::{CONFIG_MAPS, Resource, SERVICES};
+use operator_e2e::expect::SOON;
 use operator_e2e::objects::{PROBES, condition, config_map, wanting};
-use operator_e2e::{Probes, Result};
+use operator_e2e::{Match, Probes, Result, eventually};
 use serde_json::{Value, json};
 
 const JOBS: Resource<'static> = Resource::new("batch/v1", "jobs");
@@ -172,6 +173,28 @@ async fn a_controller_stripped_from_a_child_is_reported_with_what_restores_it() 
         "apiVersion": "fixtures.example.com/v1", "kind": "Probe", "name": "a", "uid": uid, "controller": true,
     }]}});
     probes.client.patch(&CONFIG_MAPS, &probes.namespace, "a", &restore).await?;
+    probes.settles("a").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_name_that_becomes_free_while_a_sibling_is_on_its_way_is_taken() -> Result<()> {
+    let probes = Probes::start("freed", &[]).await?;
+    let mut foreign = config_map("taken", "foreign");
+    foreign["metadata"]["namespace"] = json!(probes.namespace);
+    probes.client.create(&CONFIG_MAPS, &foreign).await?;
+    let gate = probes.proxy.hold(Match::writes().path("/configmaps/slow"));
+    probes.want("a", &[config_map("taken", "1"), config_map("slow", "1")]).await?;
+    gate.wait_for(1, SOON).await;
+    eventually("the name is watched", SOON, || async {
+        probes.proxy.count(&Match::watches().path("/configmaps").query("metadata.name%3Dtaken")) > 0
+    })
+    .await;
+    probes.client.delete(&CONFIG_MAPS, &probes.namespace, "taken").await?;
+    // The host hears of it: what is asked of it later it has done.
+    probes.want("b", &[config_map("b", "1")]).await?;
+    probes.settles("b").await;
+    gate.open();
     probes.settles("a").await;
     Ok(())
 }

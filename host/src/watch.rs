@@ -198,6 +198,11 @@ impl Watches {
         self.0.watched(type_ref).map_or(Lookup::Absent, |watched| watched.read().lookup(name))
     }
 
+    /// Whether a name is known to be free: a watch would have told of whatever has it.
+    pub fn is_free(&self, type_ref: &TypeRef, name: &ObjectName) -> bool {
+        self.0.watched(type_ref).is_some_and(|watched| watched.read().is_free(name))
+    }
+
     /// The readable objects of a type that this object controls, sorted by name.
     pub fn children(&self, type_ref: &TypeRef, owner_uid: &str) -> Vec<Arc<Stored>> {
         self.0.watched(type_ref).map(|watched| watched.read().children(owner_uid)).unwrap_or_default()

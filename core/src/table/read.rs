@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::entry::{Content, Entry};
-use super::watches::WatchId;
+use super::watches::{Membership, WatchId};
 use super::{Lookup, ObjectVersion, Table};
 use crate::contract::{ObjectName, TypeRef};
 use crate::object::Stored;
@@ -16,6 +16,12 @@ impl Table {
             Some(Content::Present(object)) => Lookup::Present(object.clone()),
             Some(Content::Unreadable(object)) => Lookup::Unreadable(object.clone()),
         }
+    }
+
+    /// Whether nothing has this name, as far as a watch has told that would tell of anything there.
+    pub fn is_free(&self, name: &ObjectName) -> bool {
+        let tells = |watch: &Membership| watch.told.is_some() && watch.scope.covers(name, false);
+        self.entries.get(name).is_none() && self.watches.values().any(tells)
     }
 
     /// Which state of which object is known under this name, for [`Table::observed_absent`].

@@ -105,7 +105,11 @@ impl Shared {
         {
             return Again::ON_CHANGE;
         }
-        if self.watches.watch_name(type_ref, name) { Again::ON_CHANGE } else { Again::after(UNWATCHED) }
+        if !self.watches.watch_name(type_ref, name) {
+            return Again::after(UNWATCHED);
+        }
+        // That it became free was told before anybody was known to wait for it.
+        if self.watches.is_free(type_ref, name) { Again::after(Duration::ZERO) } else { Again::ON_CHANGE }
     }
 }
 

@@ -254,3 +254,20 @@ fn what_the_first_list_shows_is_told_from_what_happens_later() {
     let effects = table.upserted(watch, draft("b", "v", 10).content(), now);
     assert!(effects.changes.iter().all(|change| !change.initial), "a relist shows what happened meanwhile");
 }
+
+#[test]
+fn a_name_is_free_once_a_watch_that_would_tell_of_it_has_listed_nothing() {
+    let single = Scope::single(&name("a"));
+    let mut bench = Bench::selecting();
+    assert!(!bench.table.is_free(&name("a")), "what carries no label may stand there");
+    let (watch, _) = bench.table.join_watch(&single);
+    bench.watch = watch;
+    assert!(!bench.table.is_free(&name("a")), "it has told nothing yet");
+    let _ = bench.list(5, &[draft("a", "u", 4).unlabelled()]);
+    assert!(!bench.table.is_free(&name("a")), "an object has it");
+    let _ = bench.deleted(&draft("a", "u", 6).unlabelled());
+    assert!(bench.table.is_free(&name("a")));
+    assert!(!bench.table.is_free(&name("b")), "nobody watches that name");
+    bench.table.start_epoch();
+    assert!(!bench.table.is_free(&name("a")), "that was told before the server went back in time");
+}

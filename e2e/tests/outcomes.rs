@@ -134,6 +134,38 @@ async fn what_is_refused_is_not_pruned_and_not_asked_for_in_a_hot_loop() -> Resu
 }
 
 #[tokio::test]
+async fn what_is_no_longer_wanted_stays_while_its_successor_can_t_be_made() -> Result<()> {
+    let probes = Probes::start("renamed", &[]).await?;
+    let mut foreign = config_map("taken", "1");
+    foreign["metadata"]["namespace"] = json!(probes.namespace);
+    probes.client.create(&CONFIG_MAPS, &foreign).await?;
+    let mut rejected = config_map("rejected", "1");
+    rejected["data"] = json!({"no key": "1"});
+    for (primary, reason, successor) in
+        [("a", "ChildRejected", rejected), ("b", "ChildNotOwned", config_map("taken", "2"))]
+    {
+        let (old, also) = (format!("{primary}-old"), format!("{primary}-also"));
+        probes.want(primary, &[config_map(&old, "1")]).await?;
+        probes.settles(primary).await;
+        probes.set(primary, wanting(std::slice::from_ref(&successor))).await?;
+        probes.reconciled(primary, reason).await;
+
+        // What stands in the way is known by now: it is not asked for again.
+        let before = probes.passes_of(primary);
+        probes.set(primary, wanting(&[successor, config_map(&also, "1")])).await?;
+        probes.object(&CONFIG_MAPS, &also, "a sibling is made", |_| true).await;
+        probes.passed(primary, before + 1).await;
+        probes.client.get(&CONFIG_MAPS, &probes.namespace, &old).await?;
+
+        probes.set(primary, wanting(&[config_map(&format!("{primary}-new"), "1")])).await?;
+        probes.settles(primary).await;
+        probes.gone(&CONFIG_MAPS, &old).await;
+        probes.client.get(&CONFIG_MAPS, &probes.namespace, &format!("{primary}-new")).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn requeue_after_asks_again_and_nothing_else_does() -> Result<()> {
     let probes = Probes::start("requeue", &[]).await?;
     let mut spec = wanting(&[config_map("a", "1")]);

@@ -117,48 +117,6 @@ async fn what_nobody_confirms_is_let_go_after_a_minute() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_held_stays_so_beside_a_child_that_is_refused_however_often_it_is_looked_at() -> Result<()> {
-    let probes = guarded("beside").await?;
-    let mut foreign = config_map("foreign", "1");
-    foreign["metadata"]["namespace"] = json!(probes.namespace);
-    probes.client.create(&CONFIG_MAPS, &foreign).await?;
-    // The first can be told by looking, the second only by asking the server.
-    let mut rejected = config_map("rejected", "1");
-    rejected["metadata"]["annotations"] = json!({"not a name": "1"});
-    let refused = [("taken", config_map("foreign", "2")), ("rejected", rejected)];
-    for (name, _) in &refused {
-        probes.want(name, &config_maps(name, 0..3)).await?;
-    }
-    for (name, _) in &refused {
-        probes.settles(name).await;
-    }
-    let mark = probes.mark().await?;
-    for (name, child) in &refused {
-        probes.set(name, wanting(std::slice::from_ref(child))).await?;
-        probes.refused(name).await;
-        for finalizers in [json!(["example.com/none"]), json!(null), json!(["example.com/none"]), json!(null)] {
-            let before = probes.passes_of(name);
-            let untouched = json!({"metadata": {"finalizers": finalizers}});
-            probes.client.patch(&PROBES, &probes.namespace, name, &untouched).await?;
-            probes.passed(name, before + 1).await;
-        }
-        let (_, message) = probes.refused(name).await;
-        assert!(message.contains("the outcome prunes every child"), "{message}");
-    }
-    let deleted = deletes(&probes, mark).await?;
-    assert!(deleted.is_empty(), "{deleted}");
-
-    let release = json!({"metadata": {"annotations": {"operatorhost.dev/release-prune": "true"}}});
-    for (name, _) in &refused {
-        probes.client.patch(&PROBES, &probes.namespace, name, &release).await?;
-        for number in 0..3 {
-            probes.gone(&CONFIG_MAPS, &format!("{name}-{number}")).await;
-        }
-    }
-    Ok(())
-}
-
-#[tokio::test]
 async fn more_than_half_of_a_modules_children_within_a_minute_are_held() -> Result<()> {
     let probes = Probes::start("half", &["--prune-guard"]).await?;
     let names = ["a", "b", "c", "d"];

@@ -37,6 +37,8 @@ pub(super) struct Planned {
     pub(super) waits: HashSet<(TypeRef, ObjectName)>,
     /// Identities of all wanted children.
     pub(super) wanted: HashSet<(TypeRef, ObjectName)>,
+    /// A wanted child is not there and can't be made: it may be what replaces one that is no longer wanted.
+    lacks: bool,
     /// The module's status, checked.
     pub(super) status: Option<ModuleStatus>,
     pub(super) requeue_after: Option<Duration>,
@@ -82,6 +84,12 @@ impl Pass<'_> {
             },
         );
         let Accepted { wanted, problems, refused, unknown } = accepted;
+        let is_there = |identity: &(TypeRef, ObjectName)| {
+            let (type_ref, name) = identity;
+            taken.is_unavailable(type_ref)
+                || taken.children().iter().any(|(of, live)| of == type_ref && live.meta.name == *name)
+        };
+        planned.lacks = !refused.iter().all(is_there);
         planned.wanted = refused;
         for problem in problems {
             // The same call gives the same answer: only time or a change can help.
@@ -91,7 +99,7 @@ impl Pass<'_> {
             planned.wanted.insert((wanted.desired.type_ref.clone(), wanted.desired.name.clone()));
             self.plan_child(taken, Arc::new(wanted), &mut planned)?;
         }
-        if !unknown {
+        if !unknown && !planned.lacks {
             self.plan_prunes(taken, &mut planned);
             if self.shared.settings.prune_guard {
                 self.guard_prunes(taken, &mut planned);
@@ -105,12 +113,14 @@ impl Pass<'_> {
         let identity = (desired.type_ref.clone(), desired.name.clone());
         let Some(resource) = self.shared.watches.resource(&desired.type_ref) else {
             let trouble = Trouble::unserved(&desired.type_ref);
+            planned.lacks = true;
             planned.problem(trouble.problem, trouble.again);
             return Ok(());
         };
         let live = match self.look(&resource, &desired.name) {
             Ok(live) => live,
             Err(trouble) => {
+                planned.lacks = true;
                 planned.problem(trouble.problem, trouble.again);
                 return Ok(());
             }
@@ -132,6 +142,9 @@ impl Pass<'_> {
                 }
             }
         };
+        let parent = self.serving.parent(&taken.primary);
+        let is_there = matches!(&live, Lookup::Present(stored) if decide::not_ours(stored, parent).is_none() && !stored.meta.terminating);
+        planned.lacks |= !is_there && !matches!(decision, Decision::Create);
         match decision {
             Decision::Keep | Decision::NeedsSchema => {}
             Decision::Create => planned.steps.push((resource, Step::Create(wanted))),

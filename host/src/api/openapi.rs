@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Debug, Default)]
 pub struct Schemas {
     known: Mutex<HashMap<TypeRef, Known>>,
-    /// Held while a document is asked for: passes that start together ask once.
-    loading: tokio::sync::Mutex<()>,
+    /// Held while the schema of a type is asked for: passes that start together ask once, and one that hangs holds up its own type alone.
+    loading: Mutex<HashMap<TypeRef, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 #[derive(Clone, Debug)]
@@ -33,7 +33,11 @@ impl Schemas {
         if let Some(known) = self.known(type_ref) {
             return Ok(known);
         }
-        let _loading = self.loading.lock().await;
+        let turn = {
+            let mut loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(loading.entry(type_ref.clone()).or_default())
+        };
+        let _turn = turn.lock().await;
         if let Some(known) = self.known(type_ref) {
             return Ok(known);
         }

@@ -18,7 +18,7 @@ use std::hash::Hash;
 use std::time::{Duration, Instant};
 
 use crate::backoff::{Bucket, Policy};
-pub use lanes::Lane;
+pub use lanes::{Lane, Traffic};
 use lanes::{Lanes, Taken};
 use slow_start::SlowStart;
 
@@ -94,8 +94,8 @@ enum Phase {
     Delayed { timer: Timer, ticket: u64 },
     /// Waiting for a worker; a lower ticket has waited longer.
     Ready { priority: Priority, ticket: u64 },
-    /// With a worker. `again`: added meanwhile. `timer`: starts at done.
-    InFlight { again: Option<Priority>, timer: Option<Timer> },
+    /// With a worker, since `began`. `again`: added meanwhile. `timer`: starts at done.
+    InFlight { began: Instant, again: Option<Priority>, timer: Option<Timer> },
 }
 
 #[derive(Debug)]
@@ -169,6 +169,9 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     pub fn add_after(&mut self, now: Instant, lane: Lane, key: K, delay: Duration, priority: Priority) {
         let later = Timer { at: now + delay.min(DELAY_MAX), priority };
         let entry = self.entries.entry(key.clone()).or_insert(Entry { lane, failures: 0, phase: Phase::Idle });
+        if priority == Priority::Retry && !delay.is_zero() {
+            self.lanes.count_retry(entry.lane);
+        }
         match &mut entry.phase {
             Phase::Ready { .. } => {}
             Phase::InFlight { timer, .. } => match timer {
@@ -196,9 +199,9 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         if self.slow_start.as_ref().is_some_and(|start| !start.allows(now)) {
             return None;
         }
-        let Taken { key, lane, priority, since } = self.lanes.take()?;
+        let Taken { key, lane, priority, since } = self.lanes.take(now)?;
         let entry = self.entries.get_mut(&key)?;
-        entry.phase = Phase::InFlight { again: None, timer: None };
+        entry.phase = Phase::InFlight { began: now, again: None, timer: None };
         if let Some(start) = &mut self.slow_start {
             start.count();
         }
@@ -209,8 +212,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Ends the pass of a key and charges its lane with the thread's CPU time that it took.
     pub fn done(&mut self, now: Instant, key: &K, cpu: Duration) {
         let Some(entry) = self.entries.get_mut(key) else { return };
-        let Phase::InFlight { again, timer } = entry.phase else { return };
-        self.lanes.finish(entry.lane, cpu);
+        let Phase::InFlight { began, again, timer } = entry.phase else { return };
+        self.lanes.finish(entry.lane, began, cpu);
         entry.phase = Phase::Idle;
         match (again, timer) {
             (Some(priority), _) => self.make_ready(now, key.clone(), priority),
@@ -307,6 +310,11 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// How many keys are where.
     pub fn depth(&self) -> Depth {
         Depth { ready: self.lanes.ready(), delayed: self.timers.len(), in_flight: self.lanes.in_flight() }
+    }
+
+    /// How a lane stands, and what has gone through it.
+    pub fn traffic(&self, lane: Lane, now: Instant) -> Traffic {
+        self.lanes.traffic(lane, now)
     }
 
     /// Failures in a row of a key.

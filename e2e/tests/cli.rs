@@ -192,7 +192,7 @@ async fn a_server_that_is_not_there_yet_is_waited_for_visibly() -> Result<()> {
 async fn wrong_usage_ends_with_2_and_names_the_flag() -> Result<()> {
     let module = fixture("variant-sound").await?;
     let module = text(&module);
-    let cases: [(&[&str], &str); 16] = [
+    let cases: [(&[&str], &str); 17] = [
         (&[], "Usage: operator"),
         (&["hots"], "'hots'"),
         (&["host"], "--module"),
@@ -205,6 +205,10 @@ async fn wrong_usage_ends_with_2_and_names_the_flag() -> Result<()> {
         (&["host", "--module", module, "--retry-burst=5"], "--retry-qps"),
         (&["host", "--module", module, "--log-format=xml"], "text, json"),
         (&["host", "--module", module, "--health-probe-bind-address=everywhere"], "--health-probe-bind-address"),
+        (
+            &["host", "--module", module, "--metrics-bind-address=8080"],
+            "expected ':PORT', 'HOST:PORT', or '0' for none",
+        ),
         (&["host", "--module", module, "--leader-elect"], "--leader-election-namespace is needed outside of a cluster"),
         (&["host", "--module", module, "--leader-elect=maybe"], "true, false"),
         (&["host", "--module", module, "--leader-election-id=A"], "expected the name of an object"),
@@ -250,11 +254,15 @@ async fn the_address_of_another_process_is_refused_by_its_flag() -> Result<()> {
     let taken = std::net::TcpListener::bind("127.0.0.1:0")?;
     let address = taken.local_addr()?.to_string();
     let module = fixture("variant-sound").await?;
-    let flag = format!("--health-probe-bind-address={address}");
     let kubeconfig = Cluster::shared().await.kubeconfig(ADMIN)?;
-    let output = host::operator(&["host", "--module", text(&module), &flag], Some(&kubeconfig)).await?;
-    assert_eq!(output.code, 1);
-    assert!(output.stderr.contains(&format!("--health-probe-bind-address {address}")), "{}", output.stderr);
+    let (health, metrics) = ("--health-probe-bind-address", "--metrics-bind-address");
+    for (flag, other) in [(health, metrics), (metrics, health)] {
+        let (taken, off) = (format!("{flag}={address}"), format!("{other}=0"));
+        let output = host::operator(&["host", "--module", text(&module), &taken, &off], Some(&kubeconfig)).await?;
+        assert_eq!(output.code, 1);
+        let said = format!("error: {flag} {address}: ");
+        assert!(output.stderr.contains(&said) && output.stderr.contains("0 for none"), "{}", output.stderr);
+    }
     Ok(())
 }
 

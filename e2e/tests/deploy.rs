@@ -56,8 +56,10 @@ impl Deployed {
         let arguments: Vec<&str> = arguments.iter().filter_map(Value::as_str).collect();
         assert_eq!(arguments.first(), Some(&"host"));
         assert!(arguments.contains(&"--module=/modules/module.wasm"), "{arguments:?}");
-        // What is a path in the container is another one here.
-        let same = arguments[1..].iter().copied().filter(|argument| !argument.starts_with("--module"));
+        // What is a path in the container is another one here, and two pods share no port.
+        let differs =
+            |argument: &&str| argument.starts_with("--module") || argument.starts_with("--metrics-bind-address");
+        let same = arguments[1..].iter().copied().filter(|argument| !differs(argument));
         // And what a pod finds in its service account has to be said.
         let namespace = format!("--leader-election-namespace={NAMESPACE}");
         let own = [cache.as_str(), namespace.as_str()];

@@ -19,8 +19,9 @@ pub use connect::connect;
 pub use lines::Lines;
 
 use crate::lead::{NotLeading, Permit};
+use crate::observe::metrics::Requests;
 use bytes::{Bytes, BytesMut};
-use http::{Method, Request, Response, header};
+use http::{Method, Request, Response, Uri, header};
 use http_body_util::BodyExt as _;
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -53,6 +54,7 @@ pub struct ApiServer {
 struct Standing {
     line: Line,
     url: String,
+    requests: Requests,
     breaker: Mutex<Breaker>,
     is_open: watch::Sender<bool>,
     /// Writes that were sent and are not answered.
@@ -123,10 +125,14 @@ pub const MERGE_PATCH: &str = "application/merge-patch+json";
 pub const JSON: &str = "application/json";
 
 impl ApiServer {
-    fn new(line: Line, url: String) -> Self {
+    fn new(line: Line, url: &Uri) -> Self {
+        let (url, requests) = (url.to_string(), Requests::new(url.authority()));
         let breaker = Mutex::new(Breaker::new(fastrand::u64(..)));
         let (is_open, unanswered) = (watch::Sender::new(false), AtomicUsize::new(0));
-        Self { client: line.client(), standing: Arc::new(Standing { line, url, breaker, is_open, unanswered }) }
+        Self {
+            client: line.client(),
+            standing: Arc::new(Standing { line, url, requests, breaker, is_open, unanswered }),
+        }
     }
 
     /// The same server by other connections, for a thread that drives them itself.
@@ -137,6 +143,11 @@ impl ApiServer {
     /// Where it is.
     pub fn url(&self) -> &str {
         &self.standing.url
+    }
+
+    /// What was sent.
+    pub fn requests(&self) -> &Requests {
+        &self.standing.requests
     }
 
     /// Whether the breaker is open; changes are seen by [`watch::Receiver::changed`].
@@ -227,7 +238,10 @@ impl ApiServer {
     }
 
     async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, ApiError> {
-        self.client.clone().oneshot(request).await.map_err(|error| transport(&*error))
+        let sent = self.standing.requests.sent(request.method());
+        let response = self.client.clone().oneshot(request).await.map_err(|error| transport(&*error))?;
+        sent.answered(response.status());
+        Ok(response)
     }
 
     fn report(&self, signal: Option<Signal>) {

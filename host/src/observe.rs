@@ -1,4 +1,6 @@
-//! What the process says of itself: health endpoints and log lines.
+//! What the process says of itself: health endpoints, metrics and log lines.
 
+pub mod address;
 pub mod health;
 pub mod logs;
+pub mod metrics;

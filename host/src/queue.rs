@@ -8,7 +8,7 @@ use std::hash::Hash;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use operator_core::queue::{Depth, Lane, Options, Popped, Priority, Queue};
+use operator_core::queue::{Depth, Lane, Options, Popped, Priority, Queue, Traffic};
 use tokio::sync::Notify;
 
 /// A queue that worker threads share.
@@ -118,6 +118,11 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     /// How many keys are where.
     pub fn depth(&self) -> Depth {
         self.lock().depth()
+    }
+
+    /// How a lane stands, and what has gone through it.
+    pub fn traffic(&self, lane: Lane) -> Traffic {
+        self.lock().traffic(lane, Instant::now())
     }
 
     /// Ends every [`WorkQueue::next`] from now on; what is in flight may finish.

@@ -6,6 +6,7 @@
 mod definition;
 mod gate;
 mod memory;
+mod metrics;
 mod outcome;
 mod pass;
 mod prune_guard;
@@ -21,6 +22,7 @@ use crate::api::openapi::Schemas;
 use crate::lead::Permits;
 use crate::module::{Folders, Module, ModuleFile, Runtime};
 use crate::observe::health::{Finding, Health};
+use crate::observe::metrics::{Metrics, ModuleMetrics};
 use crate::queue::WorkQueue;
 use crate::watch::{Author, Sink, TypeState, Watches};
 use gate::Gate;
@@ -76,6 +78,7 @@ pub(crate) struct Operator {
     redefined: Notify,
     /// What was pruned of late, whichever build wanted it.
     prune_guard: Mutex<PruneGuard>,
+    metrics: ModuleMetrics,
 }
 
 impl Operator {
@@ -153,6 +156,11 @@ impl Shared {
         moved
     }
 
+    /// Which builds run.
+    fn versions(&self) -> Vec<ModuleVersion> {
+        self.operators.iter().map(|operator| operator.serving().module.version()).collect()
+    }
+
     /// Every object of the primary type is looked at again.
     fn enqueue_all(&self, index: usize, serving: &Serving, priority: Priority) {
         for name in self.watches.primaries(&serving.descriptor().primary) {
@@ -213,6 +221,7 @@ impl Controller {
         modules: Vec<Arc<Module>>,
         permits: Permits,
         health: &Health,
+        metrics: &mut Metrics,
         handle: Handle,
     ) -> Self {
         let queue = WorkQueue::new(Options {
@@ -222,9 +231,12 @@ impl Controller {
         });
         let managers = modules.iter().map(|module| module.descriptor().manager());
         let watches = Watches::new(handle.clone(), Arc::clone(&api), &settings.installation, managers);
+        let names: Vec<&str> = modules.iter().map(|module| module.descriptor().name.as_str()).collect();
+        let counted = metrics.count_modules(&names);
         let operators: Vec<Operator> = modules
             .into_iter()
-            .map(|module| {
+            .zip(counted)
+            .map(|(module, metrics)| {
                 let lane = queue.open_lane();
                 queue.hold(lane);
                 let serving = Arc::new(Serving::new(module, &watches, &settings.namespaces));
@@ -235,6 +247,7 @@ impl Controller {
                     note: Mutex::default(),
                     redefined: Notify::new(),
                     prune_guard: Mutex::default(),
+                    metrics,
                 }
             })
             .collect();
@@ -253,6 +266,7 @@ impl Controller {
             handle,
         });
         shared.add_checks(health);
+        shared.add_metrics(metrics);
         shared.watches.start(Arc::clone(&shared) as Arc<dyn Sink>);
         let mut tasks = JoinSet::new();
         tasks.spawn_on(keep_gates(Arc::clone(&shared)), &shared.handle);
@@ -277,7 +291,7 @@ impl Controller {
     /// Tells which modules run, whenever it is asked.
     pub fn modules(&self) -> impl Fn() -> Vec<ModuleVersion> + Send + 'static {
         let shared = Arc::clone(&self.shared);
-        move || shared.operators.iter().map(|operator| operator.serving().module.version()).collect()
+        move || shared.versions()
     }
 
     /// Follows the files that the modules came from, in their order: a build that appears there takes its module's place.

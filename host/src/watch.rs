@@ -62,6 +62,21 @@ pub struct Need {
     pub labelled: bool,
 }
 
+/// What is kept of a type.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// Which.
+    pub type_ref: TypeRef,
+    /// Objects in its table.
+    pub objects: usize,
+    /// Bytes of their text.
+    pub bytes: usize,
+    /// How often a watch of it was opened again after it had ended.
+    pub restarts: u64,
+    /// How it stands, over all watches but those of single names.
+    pub state: TypeState,
+}
+
 /// All watches and tables of one API server.
 pub struct Watches(Arc<Shared>);
 
@@ -93,6 +108,8 @@ struct WatchedType {
     type_ref: TypeRef,
     table: RwLock<Table>,
     watches: Mutex<HashMap<WatchId, Running>>,
+    /// How often a watch was opened again after it had ended.
+    restarts: AtomicU64,
 }
 
 struct Running {
@@ -162,6 +179,11 @@ impl Watches {
     /// How a type stands, over all of its watches but those of single names.
     pub fn state(&self, type_ref: &TypeRef) -> TypeState {
         self.0.watched(type_ref).map_or(TypeState::Syncing, |watched| watched.state())
+    }
+
+    /// What is kept of each type that is watched, in no order.
+    pub fn kept(&self) -> Vec<Kept> {
+        self.0.all_types().iter().filter(|watched| watched.is_watched()).map(|watched| watched.kept()).collect()
     }
 
     /// How a type is served, as far as a watch of it found out.
@@ -243,6 +265,7 @@ impl Shared {
                 type_ref: type_ref.clone(),
                 table: RwLock::new(Table::new(self.installation.clone())),
                 watches: Mutex::default(),
+                restarts: AtomicU64::new(0),
             })
         };
         Arc::clone(types.entry(type_ref.clone()).or_insert_with(new))
@@ -388,6 +411,15 @@ impl WatchedType {
     /// Whether a watch fills the table; a version of a type that no module uses any more has none.
     fn is_watched(&self) -> bool {
         !self.running().is_empty()
+    }
+
+    fn kept(&self) -> Kept {
+        let (objects, bytes) = {
+            let table = self.read();
+            (table.len(), table.bytes())
+        };
+        let restarts = self.restarts.load(Ordering::Relaxed);
+        Kept { type_ref: self.type_ref.clone(), objects, bytes, restarts, state: self.state() }
     }
 
     /// Over all watches but those of single names.

@@ -19,6 +19,25 @@ const AGEING: u64 = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Lane(usize);
 
+/// How a lane stands, and what has gone through it since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Keys that wait for a worker, in the order of [`Priority::ALL`].
+    pub ready: [usize; Priority::ALL.len()],
+    /// Keys in the hands of workers.
+    pub in_flight: usize,
+    /// Most keys that may be in the hands of workers.
+    pub in_flight_max: usize,
+    /// How long the passes have been running that run, all of them together.
+    pub running: Duration,
+    /// How long the longest of them has.
+    pub longest_running: Duration,
+    /// How often a key became ready.
+    pub added: u64,
+    /// How often a key was given a delay after which it is tried again.
+    pub retried: u64,
+}
+
 /// What [`Lanes::take`] hands out.
 #[derive(Debug)]
 pub(super) struct Taken<K> {
@@ -33,7 +52,10 @@ pub(super) struct Taken<K> {
 struct State<K> {
     /// By priority, then by ticket: the lowest has waited longest.
     ready: [BTreeMap<u64, (Instant, K)>; Priority::ALL.len()],
-    in_flight: usize,
+    /// When the passes began that run.
+    running: Vec<Instant>,
+    added: u64,
+    retried: u64,
     credit: i64,
     pops: u64,
     held: bool,
@@ -75,7 +97,7 @@ impl<K> Lanes<K> {
 
     pub(super) fn open(&mut self) -> Lane {
         let ready = std::array::from_fn(|_| BTreeMap::new());
-        self.states.push(State { ready, in_flight: 0, credit: 0, pops: 0, held: false });
+        self.states.push(State { ready, running: Vec::new(), added: 0, retried: 0, credit: 0, pops: 0, held: false });
         Lane(self.states.len() - 1)
     }
 
@@ -92,7 +114,9 @@ impl<K> Lanes<K> {
     }
 
     pub(super) fn enqueue(&mut self, lane: Lane, ticket: u64, priority: Priority, now: Instant, key: K) {
-        self.states[lane.0].ready[priority as usize].insert(ticket, (now, key));
+        let state = &mut self.states[lane.0];
+        state.ready[priority as usize].insert(ticket, (now, key));
+        state.added += 1;
         self.ready += 1;
     }
 
@@ -110,35 +134,61 @@ impl<K> Lanes<K> {
         }
     }
 
+    pub(super) fn count_retry(&mut self, lane: Lane) {
+        self.states[lane.0].retried += 1;
+    }
+
     /// Takes the next key of the lane whose turn it is. [`Lanes::finish`] must follow.
-    pub(super) fn take(&mut self) -> Option<Taken<K>> {
+    pub(super) fn take(&mut self, now: Instant) -> Option<Taken<K>> {
         let turn = self.choose()?;
         let state = &mut self.states[turn];
         let (priority, since, key) = state.take()?;
-        state.in_flight += 1;
+        state.running.push(now);
         self.in_flight += 1;
         self.ready -= 1;
         Some(Taken { key, lane: Lane(turn), priority, since })
     }
 
-    pub(super) fn finish(&mut self, lane: Lane, cpu: Duration) {
+    /// Ends a pass that began then.
+    pub(super) fn finish(&mut self, lane: Lane, began: Instant, cpu: Duration) {
         let state = &mut self.states[lane.0];
         let cost = i64::try_from(cpu.as_nanos()).unwrap_or(i64::MAX).max(CHARGE_MIN);
         state.credit = state.credit.saturating_sub(cost);
-        state.in_flight -= 1;
+        if let Some(place) = state.running.iter().position(|other| *other == began) {
+            state.running.swap_remove(place);
+        }
         self.in_flight -= 1;
+    }
+
+    pub(super) fn traffic(&self, lane: Lane, now: Instant) -> Traffic {
+        let State { ready, running, added, retried, .. } = &self.states[lane.0];
+        let since = running.iter().map(|began| now.saturating_duration_since(*began));
+        Traffic {
+            ready: Priority::ALL.map(|priority| ready[priority as usize].len()),
+            in_flight: running.len(),
+            in_flight_max: self.cap(),
+            running: since.clone().sum(),
+            longest_running: since.max().unwrap_or_default(),
+            added: *added,
+            retried: *retried,
+        }
+    }
+
+    /// Most keys of one lane that may be in flight.
+    fn cap(&self) -> usize {
+        if self.states.len() < 2 { self.workers } else { (self.workers - 1).max(1) }
     }
 
     /// The lane whose turn it is stays while it has credit, then the next one that has; when none has, all that could run
     /// get as many rounds' credit as the least indebted needs.
     fn choose(&mut self) -> Option<usize> {
-        let cap = if self.states.len() < 2 { self.workers } else { (self.workers - 1).max(1) };
+        let cap = self.cap();
         let count = self.states.len();
         let runnable: Vec<usize> = (0..count)
             .map(|step| (self.turn + step) % count)
             .filter(|&lane| {
                 let state = &self.states[lane];
-                !state.held && state.in_flight < cap && state.has_ready()
+                !state.held && state.running.len() < cap && state.has_ready()
             })
             .collect();
         let in_credit = runnable.iter().copied().find(|&lane| self.states[lane].credit > 0);

@@ -311,3 +311,38 @@ fn after_an_outage_all_keys_converge_within_30_seconds_without_a_storm() {
     assert!(first_second <= WORKERS * 2, "{first_second} requests in the first second");
     assert!(first_second > 0, "nothing happened in the first second");
 }
+
+#[test]
+fn a_lane_tells_what_went_through_it_and_how_long_its_passes_have_run() {
+    let (mut queue, lane, now) = queue(4);
+    let other = queue.open_lane();
+    for (key, priority) in
+        [("a", Priority::Change), ("a", Priority::Change), ("b", Priority::Change), ("c", Priority::Backlog)]
+    {
+        queue.add(now, lane, key, priority);
+    }
+    assert_eq!(
+        queue.traffic(lane, now),
+        Traffic { ready: [2, 0, 0, 1], in_flight_max: 3, added: 3, ..Traffic::default() }
+    );
+
+    queue.pop(now).expect("a is ready");
+    queue.pop(now + SECOND).expect("b is ready");
+    queue.failed(now + SECOND, &"a");
+    queue.add_after(now + SECOND, lane, "b", 10 * SECOND, Priority::Resync);
+    let expected = Traffic {
+        ready: [0, 0, 0, 1],
+        in_flight: 2,
+        in_flight_max: 3,
+        running: 5 * SECOND,
+        longest_running: 3 * SECOND,
+        added: 3,
+        retried: 1,
+    };
+    assert_eq!(queue.traffic(lane, now + 3 * SECOND), expected);
+
+    queue.done(now + 3 * SECOND, &"a", MS);
+    let after = queue.traffic(lane, now + 3 * SECOND);
+    assert_eq!((after.in_flight, after.running, after.longest_running), (1, 2 * SECOND, 2 * SECOND));
+    assert_eq!(queue.traffic(other, now), Traffic { in_flight_max: 3, ..Traffic::default() });
+}

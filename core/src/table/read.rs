@@ -70,6 +70,11 @@ impl Table {
         self.entries.iter().count()
     }
 
+    /// Bytes of the objects' text that the table holds.
+    pub fn bytes(&self) -> usize {
+        self.entries.iter().filter_map(|(_, entry)| entry.content.present()).map(|object| object.json.len()).sum()
+    }
+
     /// Whether the table holds nothing.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

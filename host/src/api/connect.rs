@@ -22,7 +22,7 @@ pub async fn connect(kubeconfig: Option<&Path>, context: Option<&str>, permits: 
     let mut config = configuration(kubeconfig, context).await?;
     config.headers.push((USER_AGENT, HeaderValue::from_static(concat!("operator-host/", env!("CARGO_PKG_VERSION")))));
     let line = Line::new(&config, Connections::new(permits))?;
-    Ok(ApiServer::new(line, config.cluster_url.to_string()))
+    Ok(ApiServer::new(line, &config.cluster_url))
 }
 
 async fn configuration(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Config> {

@@ -6,10 +6,13 @@ use super::{misuse, say, units};
 use crate::api::connect;
 use crate::lead::{Config, Leadership, Permits};
 use crate::module::{self, Module};
-use crate::observe::health::{self, BindAddress, Finding, Health};
+use crate::observe::address::BindAddress;
+use crate::observe::health::{self, Finding, Health};
+use crate::observe::metrics::{self, Metrics};
 use crate::reconcile::{Controller, Settings};
 use clap::{ArgAction, Args};
 use operator_core::backoff::Bucket;
+use operator_core::lead::Standing;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -107,6 +110,15 @@ pub(super) struct HostArgs {
         help_heading = "Process"
     )]
     health_probe_bind_address: BindAddress,
+    /// Address of /metrics, in Prometheus' text format. 0: none
+    #[arg(
+        long,
+        env = "OPERATOR_METRICS_BIND_ADDRESS",
+        value_name = "ADDRESS",
+        default_value = "0",
+        help_heading = "Process"
+    )]
+    metrics_bind_address: BindAddress,
     /// How long work that has begun may take to end after SIGTERM or SIGINT
     #[arg(long, env = "OPERATOR_SHUTDOWN_TIMEOUT", value_name = "DURATION", default_value = "30s", value_parser = units::duration, help_heading = "Process")]
     shutdown_timeout: Duration,
@@ -214,8 +226,12 @@ fn start(args: &HostArgs, election: Option<Config>, handle: Handle) -> Result<Ho
     let permits = if election.is_some() { Permits::while_leading() } else { Permits::always() };
     let api = handle.block_on(connect(args.kubeconfig.as_deref(), args.context.as_deref(), &permits));
     let api = api.map_err(|error| errors.push(format!("{error:#}")));
-    let listener = listen(args, &handle).map_err(|error| errors.push(error));
-    let (Ok(loaded), Ok(api), Ok(listener), true) = (loaded, api, listener, errors.is_empty()) else {
+    let mut listen = |flag, address| listen(flag, address, &handle).map_err(|error| errors.push(error));
+    let health_listener = listen("--health-probe-bind-address", &args.health_probe_bind_address);
+    let metrics_listener = listen("--metrics-bind-address", &args.metrics_bind_address);
+    let (Ok(loaded), Ok(api), Ok(health_listener), Ok(metrics_listener), true) =
+        (loaded, api, health_listener, metrics_listener, errors.is_empty())
+    else {
         return Err(errors);
     };
 
@@ -236,33 +252,37 @@ fn start(args: &HostArgs, election: Option<Config>, handle: Handle) -> Result<Ho
         max_children: MAX_CHILDREN,
         prune_guard: args.prune_guard,
     };
-    let health = Health::new();
+    let (health, mut metrics) = (Health::new(), Metrics::new());
     let mut controller =
-        Controller::start(settings, Arc::clone(&api), modules, permits.clone(), &health, handle.clone());
+        Controller::start(settings, Arc::clone(&api), modules, permits.clone(), &health, &mut metrics, handle.clone());
     if args.watch {
         controller.follow_files(runtime, &args.modules.files);
     }
     let leadership = match election {
         None => Leadership::without_election(),
         Some(config) => {
+            let lease = config.name.clone();
             let leadership = Leadership::compete(config, &api, &permits, controller.modules(), &handle);
             let standing = leadership.standing();
             // A standby is as ready as the leader is, as with controller-runtime.
             health.check("leader-election", move || Finding::Noted(format!("the Lease {}", *standing.borrow())));
+            let standing = leadership.standing();
+            metrics.show_leader(lease, move || *standing.borrow() == Standing::Leading);
             leadership
         }
     };
-    if let Some(listener) = listener {
+    if let Some(listener) = health_listener {
         handle.spawn(health::serve(listener, health));
+    }
+    if let Some(listener) = metrics_listener {
+        handle.spawn(metrics::serve(listener, metrics));
     }
     Ok(Host { controller, leadership })
 }
 
-fn listen(args: &HostArgs, handle: &Handle) -> Result<Option<TcpListener>, String> {
-    let address = &args.health_probe_bind_address;
-    handle.block_on(address.listen()).map_err(|error| {
-        format!("--health-probe-bind-address {address}: {error}; choose another address, or 0 for none")
-    })
+fn listen(flag: &str, address: &BindAddress, handle: &Handle) -> Result<Option<TcpListener>, String> {
+    let listener = handle.block_on(address.listen());
+    listener.map_err(|error| format!("{flag} {address}: {error}; choose another address, or 0 for none"))
 }
 
 fn say_loaded(module: &Module) {

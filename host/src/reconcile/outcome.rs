@@ -155,6 +155,7 @@ impl Pass<'_> {
                 planned.problem(problem, Again::ON_CHANGE);
             }
             Decision::Refuse(problem) => {
+                self.operator.metrics.children.refuse.inc();
                 if problem.reason == Reason::ChildNotOwned {
                     planned.waits.insert(identity);
                 }
@@ -217,12 +218,15 @@ impl Pass<'_> {
             again,
             taken.input(self.serving.module.digest()),
         );
-        if failure.terminal && !asked_clock && next == Next::Done {
+        if !failure.terminal || next != Next::Done {
+            return next;
+        }
+        if !asked_clock {
             // Not tried again, not even at resync, until the input is another.
             self.memory.settled =
                 Some(taken.digest(self.serving.module.digest(), &primary.meta.resource_version.to_string()));
         }
-        next
+        Next::FailedForGood
     }
 }
 

@@ -42,6 +42,8 @@ pub(super) enum Next {
     Failed(Option<Duration>),
     /// Failed, and it is known when to try again.
     FailedAfter(Duration),
+    /// The module failed and does not want to be called again until something changes.
+    FailedForGood,
     /// The primary is gone: forget the key.
     Gone,
 }
@@ -88,6 +90,7 @@ impl Pass<'_> {
             let digest = taken.digest(self.serving.module.digest(), &taken.primary.meta.resource_version.to_string());
             // Nothing that the call or the plan depends on has another version than when the last pass kept everything.
             if self.memory.settled == Some(digest) {
+                self.operator.metrics.calls.skipped();
                 return Next::Done;
             }
             let planned = match self.call_and_plan(&taken) {
@@ -165,6 +168,7 @@ impl Pass<'_> {
         let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
         let key = Key { name: self.key.name.clone(), uid: taken.primary.meta.uid.to_string() };
         let report = self.serving.module.reconcile(&key, &taken.for_module(), now_ms);
+        self.operator.metrics.calls.ended(&report);
         match report.result {
             Ok(Ok(outcome)) => self.plan(taken, outcome, report.asked_clock),
             Ok(Err(failure)) => Err(self.module_failed(taken, failure, report.asked_clock)),
@@ -214,14 +218,16 @@ impl Pass<'_> {
 
     /// Remembers what a step did, for the next plan and for the log.
     fn note(&mut self, resource: &Resource, step: &Step, written: &Written) -> bool {
-        let (verb, stored) = match written {
-            Written::Created(stored) => ("created", Some(stored)),
-            Written::Changed(stored) => ("changed", Some(stored)),
-            Written::Deleted => ("deleted", None),
-            Written::Orphaned => ("released", None),
-            Written::Recreating => ("deleted, to be made anew,", None),
+        let counted = &self.operator.metrics.children;
+        let (verb, count, stored) = match written {
+            Written::Created(stored) => ("created", &counted.create, Some(stored)),
+            Written::Changed(stored) => ("changed", &counted.change, Some(stored)),
+            Written::Deleted => ("deleted", &counted.delete, None),
+            Written::Orphaned => ("released", &counted.orphan, None),
+            Written::Recreating => ("deleted, to be made anew,", &counted.recreate, None),
             Written::Learned => return false,
         };
+        count.inc();
         let identity = identity(resource, step);
         self.written.push(format!("{verb} {} {}", identity.0.kind, identity.1));
         if let (Some(wanted), Some(stored)) = (wanted(step), stored) {
@@ -245,6 +251,9 @@ impl Pass<'_> {
     ) {
         warn!(reason = trouble.problem.reason.as_str(), again = ?trouble.again, "{}", trouble.problem.message);
         let identity = identity(resource, step);
+        if trouble.problem.reason == Reason::ChildNotOwned {
+            self.operator.metrics.children.refuse.inc();
+        }
         if matches!(trouble.problem.reason, Reason::ChildNotOwned | Reason::Waiting) {
             *again = again.or(self.shared.wait_also(self.key, identity.clone()));
         }

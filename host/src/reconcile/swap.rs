@@ -62,6 +62,7 @@ impl Shared {
                 let (digest, reason) = (running.module.short_digest(), refused.line());
                 error!(module = name, version, digest, "{reason}: the module that runs stays");
                 operator.note(Some(format!("{reason}; version {version} ({digest}) stays")));
+                operator.metrics.swaps.refused.inc();
                 None
             }
         }
@@ -129,6 +130,7 @@ impl Shared {
         };
         self.enqueue_all(index, &serving, Priority::Resync);
         operator.note(None);
+        operator.metrics.swaps.swapped.inc();
         let (from, to) = (before.descriptor(), serving.descriptor());
         info!(
             module = to.name,

@@ -3,12 +3,13 @@
 use super::pass::{Next, Pass};
 use super::{QueueKey, Shared};
 use crate::api::ApiServer;
+use crate::observe::metrics::ModuleMetrics;
 use crate::watch::Writer;
 use operator_core::queue::{Popped, Priority};
 use rustix::time::{ClockId, clock_gettime};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tracing::{debug, error, info_span};
 
@@ -47,9 +48,11 @@ pub(super) fn start(shared: &Arc<Shared>) -> std::io::Result<Vec<std::thread::Jo
 /// Works until the queue is shut down.
 fn work(shared: &Shared, line: &Line) {
     while let Some(popped) = line.wait(shared.queue.next()) {
-        let before = thread_cpu();
+        let (before, began) = (thread_cpu(), Instant::now());
         // A fault of ours in one pass is that key's problem: it backs off, and the thread goes on.
-        let next = catch_unwind(AssertUnwindSafe(|| pass(shared, line, &popped))).unwrap_or_else(|_| {
+        let next = catch_unwind(AssertUnwindSafe(|| pass(shared, line, &popped)));
+        count(shared, &popped, next.as_ref().ok(), began.elapsed());
+        let next = next.unwrap_or_else(|_| {
             error!(object = %popped.key.name, "a pass panicked; this is a bug of the host, please report it");
             Next::Failed(None)
         });
@@ -91,6 +94,22 @@ fn pass(shared: &Shared, line: &Line, popped: &Popped<QueueKey>) -> Next {
     next
 }
 
+/// Counts a pass; one without a `next` panicked.
+fn count(shared: &Shared, popped: &Popped<QueueKey>, next: Option<&Next>, took: Duration) {
+    let Some(operator) = shared.operators.get(popped.key.operator) else { return };
+    let ModuleMetrics { reconciles, queue, .. } = &operator.metrics;
+    queue.waited(popped.waited);
+    queue.worked(took);
+    reconciles.took(took);
+    match next {
+        Some(Next::Done | Next::Gone) => reconciles.succeeded(),
+        Some(Next::After(delay)) => reconciles.requeued(*delay),
+        Some(Next::Failed(_) | Next::FailedAfter(_)) => reconciles.failed(),
+        Some(Next::FailedForGood) => reconciles.failed_for_good(),
+        None => reconciles.panicked(),
+    }
+}
+
 /// Tells the queue when the key is due again.
 fn settle(shared: &Shared, key: &QueueKey, next: Next) {
     let Some(operator) = shared.operators.get(key.operator) else { return };
@@ -111,7 +130,7 @@ fn settle(shared: &Shared, key: &QueueKey, next: Next) {
             shared.queue.forget(key);
             shared.queue.add_after(operator.lane, key.clone(), delay, Priority::Retry);
         }
-        Next::Done => shared.queue.forget(key),
+        Next::Done | Next::FailedForGood => shared.queue.forget(key),
     }
     let resync = shared.settings.resync;
     if !resync.is_zero() {

@@ -8,6 +8,7 @@ use operator_core::reflector::{Fault, Heard, Line, Reflector, Request, State, St
 use operator_core::table::{Change, Content, Effects, Lookup, Origin, Scope, WatchId};
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -27,6 +28,7 @@ pub(super) struct Task {
     is_open: watch::Receiver<bool>,
     reflector: Reflector,
     has_listed: bool,
+    has_opened: bool,
     /// The type's definition may have changed since it was asked for.
     is_stale: bool,
 }
@@ -41,7 +43,19 @@ impl Task {
         stop: CancellationToken,
     ) -> Self {
         let (is_open, reflector) = (shared.api.breaker(), Reflector::new(fastrand::u64(..)));
-        Self { shared, watched, id, scope, relist, stop, is_open, reflector, has_listed: false, is_stale: false }
+        Self {
+            shared,
+            watched,
+            id,
+            scope,
+            relist,
+            stop,
+            is_open,
+            reflector,
+            has_listed: false,
+            has_opened: false,
+            is_stale: false,
+        }
     }
 
     /// Runs until it is stopped.
@@ -139,6 +153,9 @@ impl Task {
             Ok(lines) => lines,
             Err(error) => return self.failed(&error),
         };
+        if std::mem::replace(&mut self.has_opened, true) {
+            self.watched.restarts.fetch_add(1, Ordering::Relaxed);
+        }
         self.reflector.opened(Instant::now());
         self.publish();
         while let Some(silence_ends) = self.reflector.silence_ends() {

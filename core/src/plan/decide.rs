@@ -53,8 +53,7 @@ impl ChildMemory {
         self.applied(hash, stored, manager);
     }
 
-    /// Notes an answer that stands until the desired object or the live one changes, or [ten minutes](STANDS) have passed; says when that
-    /// is.
+    /// Notes an answer that stands until the desired object or the live one changes, or ten minutes have passed; says when that is.
     pub fn rejected(&mut self, hash: &Arc<str>, live: Option<&Stored>, problem: Problem, now: Instant) -> Duration {
         let live = live.map(|stored| stored.meta.resource_version.clone());
         self.rejected = Some(Rejected { hash: Arc::clone(hash), live, problem, until: now + STANDS });

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use operator_e2e::builds::Builds;
-use operator_e2e::client::DEPLOYMENTS;
+use operator_e2e::client::{CONFIG_MAPS, DEPLOYMENTS};
 use operator_e2e::cluster::ADMIN;
 use operator_e2e::metrics::Page;
 use operator_e2e::objects::{WEB_APPS, config_map, web_app};
@@ -184,5 +184,65 @@ async fn a_swap_is_counted_and_the_build_that_runs_is_named() -> Result<()> {
     shows(&port, "operator_module_swaps_total", &[("module", "probe"), ("result", "refused")], 1.0).await;
     let page = port.scrape().await?;
     assert_eq!(page.values("operator_module_info", "version"), ["0.2.0".to_owned()].into());
+    Ok(())
+}
+
+#[tokio::test]
+async fn each_thing_that_is_done_to_children_is_counted_by_its_name() -> Result<()> {
+    let port = MetricsPort::free()?;
+    let probes = Probes::start("actions", &[&port.argument()]).await?;
+    let mut foreign = config_map("taken", "theirs");
+    foreign["metadata"]["namespace"] = json!(probes.namespace);
+    probes.client.create(&CONFIG_MAPS, &foreign).await?;
+    probes.want("refused", &[config_map("taken", "ours")]).await?;
+    probes.reconciled("refused", "ChildNotOwned").await;
+
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "account"}});
+    let secret = |type_: &str| {
+        json!({
+            "object": {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "secret"}, "type": type_},
+            "onImmutable": "Recreate",
+        })
+    };
+    let others = [json!({"object": config_map("map", "1")}), json!({"object": account, "onPrune": "Orphan"})];
+    let wanting = |type_| {
+        let [map, account] = &others;
+        json!({"children": [map, account, secret(type_)]})
+    };
+    probes.create("life", wanting("example.com/one")).await?;
+    probes.settles("life").await;
+    probes.set("life", wanting("example.com/two")).await?;
+    probes.settles("life").await;
+    probes.set("life", json!({"children": [secret("example.com/two")]})).await?;
+    probes.settles("life").await;
+
+    let page = port.scrape().await?;
+    let counted = |action| page.sum("operator_children_total", &[("module", "probe"), ("action", action)]);
+    assert!(counted("refuse")? >= 1.0);
+    for (action, count) in [("create", 4.0), ("change", 0.0), ("recreate", 1.0), ("delete", 1.0), ("orphan", 1.0)] {
+        assert_eq!(counted(action)?, count, "{action}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_outage_shows_as_errors_an_open_breaker_and_watches_that_began_again() -> Result<()> {
+    let port = MetricsPort::free()?;
+    let probes = Probes::start("outages", &[&port.argument()]).await?;
+    let restarts = [("kind", "Probe"), ("group", "fixtures.example.com")];
+    assert_eq!(port.scrape().await?.sum("operator_watch_restarts_total", &restarts)?, 0.0);
+    shows(&port, "operator_breaker_open", &[], 0.0).await;
+
+    probes.proxy.refuse().await;
+    shows(&port, "operator_breaker_open", &[], 1.0).await;
+    assert!(port.scrape().await?.sum("rest_client_requests_total", &[("code", "<error>"), ("method", "GET")])? >= 1.0);
+    probes.proxy.accept().await?;
+    shows(&port, "operator_breaker_open", &[], 0.0).await;
+    eventually("the watch was opened again", SOON, || async {
+        let sum = port.scrape().await?.sum("operator_watch_restarts_total", &restarts)?;
+        anyhow::ensure!(sum >= 1.0, "{sum}");
+        Ok(())
+    })
+    .await;
     Ok(())
 }

@@ -4,3 +4,4 @@ pub mod address;
 pub mod health;
 pub mod logs;
 pub mod metrics;
+mod serve;

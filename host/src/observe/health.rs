@@ -4,7 +4,6 @@
 //! whenever one fails.
 
 use std::fmt::{self, Write as _};
-use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
@@ -63,12 +62,9 @@ impl Health {
     }
 }
 
-/// Serves the endpoints until the listener fails; to be spawned and dropped with the runtime.
-///
-/// # Errors
-/// The listener's.
-pub async fn serve(listener: TcpListener, health: Health) -> io::Result<()> {
-    axum::serve(listener, router(health)).await
+/// Serves the endpoints; to be spawned and dropped with the runtime.
+pub async fn serve(listener: TcpListener, health: Health) {
+    super::serve::serve(listener, router(health)).await;
 }
 
 fn router(health: Health) -> Router {

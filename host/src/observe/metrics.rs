@@ -35,7 +35,6 @@ use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use std::fmt;
-use std::io;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
@@ -103,13 +102,10 @@ impl Metrics {
     }
 }
 
-/// Serves `/metrics` until the listener fails; to be spawned and dropped with the runtime.
-///
-/// # Errors
-/// The listener's.
-pub async fn serve(listener: TcpListener, metrics: Metrics) -> io::Result<()> {
+/// Serves `/metrics`; to be spawned and dropped with the runtime.
+pub async fn serve(listener: TcpListener, metrics: Metrics) {
     let router = Router::new().route("/metrics", get(page)).with_state(Arc::new(metrics));
-    axum::serve(listener, router).await
+    super::serve::serve(listener, router).await;
 }
 
 async fn page(State(metrics): State<Arc<Metrics>>) -> Response {

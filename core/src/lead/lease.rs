@@ -19,8 +19,8 @@ pub struct Record {
     pub acquired: Option<Timestamp>,
     /// When it was last renewed, by the holder's clock: no more than a hint, and what makes each renewal a change.
     pub renewed: Option<Timestamp>,
-    /// How often the holder changed.
-    pub transitions: u32,
+    /// How often the holder changed. The server takes no more than 32 bits with a sign.
+    pub transitions: i32,
 }
 
 /// A Lease as the server showed it.
@@ -61,7 +61,7 @@ struct WireSpec {
     lease_duration_seconds: Option<u32>,
     acquire_time: Option<Timestamp>,
     renew_time: Option<Timestamp>,
-    lease_transitions: Option<u32>,
+    lease_transitions: Option<i32>,
 }
 
 impl Lease {

@@ -120,6 +120,15 @@ fn a_holder_renews_every_retry_period_and_keeps_what_others_wrote() {
 }
 
 #[test]
+fn a_lease_that_has_changed_hands_too_often_to_count_is_taken_all_the_same() {
+    let (mut elector, mut server) = (elector("a"), Server::default());
+    server.put(r#"{"metadata":{},"spec":{"holderIdentity":"","leaseTransitions":2147483647}}"#);
+    settle(&mut elector, &mut server, at(1));
+    assert!(leads(&elector));
+    assert_eq!(server.document()["spec"]["leaseTransitions"], i32::MAX);
+}
+
+#[test]
 fn another_holders_term_lasts_as_long_as_its_record_says_from_when_it_was_first_seen() {
     for skew in ["2001-01-01T00:00:00Z", "2099-01-01T00:00:00Z"] {
         let (mut elector, mut server) = (elector("b"), Server::default());

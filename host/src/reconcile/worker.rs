@@ -33,6 +33,11 @@ impl Line {
             what.await
         })
     }
+
+    /// Ends it without waiting for what blocks a thread of its own: the look-up of a name, or a credential plugin that asks nobody.
+    fn end(self) {
+        self.runtime.shutdown_background();
+    }
 }
 
 /// Starts the worker threads.
@@ -40,7 +45,10 @@ pub(super) fn start(shared: &Arc<Shared>) -> std::io::Result<Vec<std::thread::Jo
     (0..shared.settings.workers)
         .map(|number| {
             let (shared, line) = (Arc::clone(shared), Line::new(&shared.api)?);
-            std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || work(&shared, &line))
+            std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
+                work(&shared, &line);
+                line.end();
+            })
         })
         .collect()
 }
@@ -151,7 +159,20 @@ mod tests {
     use crate::lead::Permits;
     use std::io::{BufRead as _, BufReader, Write as _};
     use std::net::{TcpListener, TcpStream};
-    use std::sync::Barrier;
+    use std::sync::{Barrier, mpsc};
+
+    fn line_to(url: &str) -> Line {
+        let kubeconfig = std::env::temp_dir().join(format!("operator-host-{:016x}", fastrand::u64(..)));
+        let config = format!(
+            "clusters: [{{name: a, cluster: {{server: \"{url}\"}}}}]\nusers: [{{name: a, user: {{}}}}]\n\
+             contexts: [{{name: a, context: {{cluster: a, user: a}}}}]\ncurrent-context: a\n"
+        );
+        std::fs::write(&kubeconfig, config).expect("a file");
+        let runtime = Builder::new_current_thread().build().expect("a runtime");
+        let api = runtime.block_on(connect(Some(&kubeconfig), None, &Permits::always())).expect("a client");
+        std::fs::remove_file(&kubeconfig).expect("it is there");
+        Line::new(&api).expect("a line")
+    }
 
     /// Answers one request as a server that would keep the connection.
     fn answer(connection: &mut TcpStream) {
@@ -175,21 +196,24 @@ mod tests {
                 of_server.wait();
             }
         });
-        let kubeconfig = std::env::temp_dir().join(format!("operator-host-{:016x}", fastrand::u64(..)));
-        let config = format!(
-            "clusters: [{{name: a, cluster: {{server: \"{url}\"}}}}]\nusers: [{{name: a, user: {{}}}}]\n\
-             contexts: [{{name: a, context: {{cluster: a, user: a}}}}]\ncurrent-context: a\n"
-        );
-        std::fs::write(&kubeconfig, config).expect("a file");
-        let runtime = Builder::new_current_thread().build().expect("a runtime");
-        let api = runtime.block_on(connect(Some(&kubeconfig), None, &Permits::always())).expect("a client");
-        std::fs::remove_file(&kubeconfig).expect("it is there");
-
-        let line = Line::new(&api).expect("a line");
+        let line = line_to(&url);
         for _ in 0..3 {
             line.wait(line.api.get("/version")).expect("an answer");
             between_waits.wait();
             between_waits.wait();
         }
+    }
+    #[test]
+    fn a_worker_ends_though_something_that_a_request_began_never_does() {
+        let line = line_to("http://127.0.0.1:1");
+        let (never, hangs) = mpsc::channel::<()>();
+        line.wait(async { drop(tokio::task::spawn_blocking(move || hangs.recv())) });
+        let (ended, end) = mpsc::channel();
+        std::thread::spawn(move || {
+            line.end();
+            ended.send(()).expect("the test listens");
+        });
+        end.recv_timeout(Duration::from_secs(30)).expect("the worker waits for what never ends");
+        drop(never);
     }
 }

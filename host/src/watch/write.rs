@@ -136,11 +136,13 @@ impl<'a> InFlight<'a> {
             Lookup::Present(object) => Some(object),
             Lookup::Absent | Lookup::Unreadable(_) => None,
         };
+        let unreadable = |message: String| ApiError::Transport { message, unsent: false };
         let decoded = self.shared.decoder.decode_over(body, &self.watched.type_ref, known);
-        decoded.map_err(|error| ApiError::Transport {
-            message: format!("the answer to a write can't be read: {error}"),
-            unsent: false,
-        })
+        let object = decoded.map_err(|error| unreadable(format!("the answer to a write can't be read: {error}")))?;
+        match object.meta.name == *self.name {
+            true => Ok(object),
+            false => Err(unreadable(format!("a write of {} was answered with {}", self.name, object.meta.name))),
+        }
     }
 
     fn wrote(mut self, object: Stored) -> Arc<Stored> {

@@ -32,6 +32,9 @@ pub enum Loss {
     /// Somebody took our name out of it.
     #[error("somebody else released it")]
     Cleared,
+    /// Nobody renews it any more.
+    #[error("the election ended by itself, which is a bug of the host; please report it")]
+    Unattended,
 }
 
 fn because(problem: Option<&String>) -> String {

@@ -109,11 +109,12 @@ impl Leadership {
 
     async fn wait_for(&mut self, is_it: impl FnMut(&Standing) -> bool) -> Standing {
         let standing = self.standing.wait_for(is_it).await.ok().map(|standing| standing.clone());
-        match standing {
-            Some(standing) => standing,
-            // The runtime is ending.
-            None => std::future::pending().await,
-        }
+        standing.unwrap_or_else(|| {
+            // A panic. Permits end by the clock; a process that stayed would do nothing, and say that it is well.
+            let loss = Loss::Unattended;
+            error!("{loss}");
+            Standing::Ended(End::Lost(loss))
+        })
     }
 }
 
@@ -224,5 +225,20 @@ async fn ask(api: &ApiServer, lease: &LeaseName, request: Request, limit: Durati
             Answer::Failed(format!("{}; grant get, create, update, list and watch on leases there", answer.message))
         }
         Err(error) => Answer::Failed(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_election_that_nobody_runs_any_more_is_lost_and_held_up_by_nothing() {
+        let (election, standing) = watch::channel(Standing::Leading);
+        let mut leadership = Leadership { standing, stop: CancellationToken::new(), _always: None };
+        assert!(leadership.acquired().await.is_ok());
+        drop(election);
+        assert_eq!(leadership.lost().await, Loss::Unattended);
+        leadership.release().await;
     }
 }

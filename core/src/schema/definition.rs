@@ -52,10 +52,10 @@ impl<'a> Definition<'a> {
         Ok(definition)
     }
 
-    /// The module's own definition of its primary type.
-    pub fn of_primary(descriptor: &'a Descriptor) -> Option<Self> {
+    /// The definition of a type that a module brings.
+    pub fn of(descriptor: &'a Descriptor, type_ref: &TypeRef) -> Option<Self> {
         let mut definitions = descriptor.crds.iter().filter_map(|text| Self::parse(text).ok());
-        definitions.find(|definition| definition.is_of(&descriptor.primary))
+        definitions.find(|definition| definition.is_of(type_ref))
     }
 
     /// Whether it defines this type, in whatever versions.

@@ -50,7 +50,7 @@ pub(super) fn run(args: &RbacArgs) -> anyhow::Result<()> {
     manifests.add(
         "The host's own account.",
         &ServiceAccount {
-            metadata: args.meta(&args.service_account, Some(&args.service_account_namespace)),
+            metadata: meta(&args.service_account, Some(&args.service_account_namespace)),
             ..Default::default()
         },
     )?;
@@ -66,7 +66,7 @@ impl RbacArgs {
     fn module(&self, descriptor: &Descriptor, manifests: &mut Manifests) -> anyhow::Result<()> {
         let name = self.role_name.clone().unwrap_or_else(|| format!("operator-host-{}", descriptor.name));
         let mut comment = format!("What the host needs for module {} {}.", descriptor.name, descriptor.version);
-        let is_guessed = |type_ref: &&TypeRef| definition_of(descriptor, type_ref).is_none() && !is_built_in(type_ref);
+        let is_guessed = |type_ref: &&TypeRef| Definition::of(descriptor, type_ref).is_none() && !is_built_in(type_ref);
         for guessed in descriptor.types().filter(is_guessed) {
             let plural = plural(descriptor, guessed);
             comment
@@ -74,37 +74,40 @@ impl RbacArgs {
         }
         let rules = Some(rules(descriptor));
         if self.namespaces.is_empty() {
-            manifests.add(&comment, &ClusterRole { metadata: self.meta(&name, None), rules, ..Default::default() })?;
-            let metadata = self.meta(&name, None);
+            manifests.add(&comment, &ClusterRole { metadata: meta(&name, None), rules, ..Default::default() })?;
+            let metadata = meta(&name, None);
             let (role_ref, subjects) = (role_ref("ClusterRole", &name), Some(vec![self.subject()]));
             return manifests.add("", &ClusterRoleBinding { metadata, role_ref, subjects });
         }
         for namespace in &self.namespaces {
-            let metadata = self.meta(&name, Some(namespace));
-            manifests.add(&comment, &Role { metadata: metadata.clone(), rules: rules.clone() })?;
-            let (role_ref, subjects) = (role_ref("Role", &name), Some(vec![self.subject()]));
-            manifests.add("", &RoleBinding { metadata, role_ref, subjects })?;
+            self.role(manifests, &comment, &name, namespace, rules.clone())?;
         }
         Ok(())
     }
 
     fn lease(&self, manifests: &mut Manifests) -> anyhow::Result<()> {
         let name = format!("{}-leader-election", self.service_account);
-        let metadata = self.meta(&name, Some(&self.service_account_namespace));
         let mut named = rule("coordination.k8s.io", ["leases"], &["get", "list", "update", "watch"]);
         named.resource_names = Some(vec![self.leader_election_id.clone()]);
         // A create can't be bound to a name.
         let rules = Some(vec![rule("coordination.k8s.io", ["leases"], &["create"]), named]);
-        manifests.add(
-            "The Lease that replicas share; not needed where leader election is off.",
-            &Role { metadata: metadata.clone(), rules },
-        )?;
-        let (role_ref, subjects) = (role_ref("Role", &name), Some(vec![self.subject()]));
-        manifests.add("", &RoleBinding { metadata, role_ref, subjects })
+        let comment = "The Lease that replicas share; not needed where leader election is off.";
+        self.role(manifests, comment, &name, &self.service_account_namespace, rules)
     }
 
-    fn meta(&self, name: &str, namespace: Option<&str>) -> ObjectMeta {
-        ObjectMeta { name: Some(name.to_owned()), namespace: namespace.map(str::to_owned), ..Default::default() }
+    /// A Role, and its binding to the account.
+    fn role(
+        &self,
+        manifests: &mut Manifests,
+        comment: &str,
+        name: &str,
+        namespace: &str,
+        rules: Option<Vec<PolicyRule>>,
+    ) -> anyhow::Result<()> {
+        let metadata = meta(name, Some(namespace));
+        manifests.add(comment, &Role { metadata: metadata.clone(), rules })?;
+        let (role_ref, subjects) = (role_ref("Role", name), Some(vec![self.subject()]));
+        manifests.add("", &RoleBinding { metadata, role_ref, subjects })
     }
 
     fn subject(&self) -> Subject {
@@ -115,6 +118,10 @@ impl RbacArgs {
             ..Default::default()
         }
     }
+}
+
+fn meta(name: &str, namespace: Option<&str>) -> ObjectMeta {
+    ObjectMeta { name: Some(name.to_owned()), namespace: namespace.map(str::to_owned), ..Default::default() }
 }
 
 fn role_ref(kind: &str, name: &str) -> RoleRef {
@@ -140,7 +147,7 @@ impl Manifests {
 fn rules(descriptor: &Descriptor) -> Vec<PolicyRule> {
     let (primary, group) = (plural(descriptor, &descriptor.primary), descriptor.primary.group());
     let mut rules = vec![rule(group, [&*primary], &["list", "watch"])];
-    let status = definition_of(descriptor, &descriptor.primary)
+    let status = Definition::of(descriptor, &descriptor.primary)
         .is_none_or(|definition| definition.has_status(descriptor.primary.version()));
     let status = if status { format!("{primary}/status") } else { primary.clone() };
     rules.push(rule(group, [&*status], &["patch"]));
@@ -178,14 +185,9 @@ fn rule<'a>(group: &str, resources: impl IntoIterator<Item = &'a str>, verbs: &[
     }
 }
 
-fn definition_of<'a>(descriptor: &'a Descriptor, type_ref: &TypeRef) -> Option<Definition<'a>> {
-    let mut definitions = descriptor.crds.iter().filter_map(|text| Definition::parse(text).ok());
-    definitions.find(|definition| definition.is_of(type_ref))
-}
-
 /// What RBAC calls the type: by its definition if the module brings it, else as kube derives it from the kind.
 fn plural(descriptor: &Descriptor, type_ref: &TypeRef) -> String {
-    if let Some(definition) = definition_of(descriptor, type_ref) {
+    if let Some(definition) = Definition::of(descriptor, type_ref) {
         return definition.plural().to_owned();
     }
     let kind = GroupVersionKind::gvk(type_ref.group(), type_ref.version(), &type_ref.kind);

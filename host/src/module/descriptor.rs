@@ -96,7 +96,7 @@ fn crds(descriptor: &Descriptor, problems: &mut Vec<String>) {
 /// Why a module can't work in these namespaces alone: a cluster-scoped primary can't be watched in some. The module's own CRD tells its
 /// scope.
 pub fn misplaced(descriptor: &Descriptor, namespaces: &[String]) -> Option<String> {
-    let is_cluster_scoped = Definition::of_primary(descriptor)?.is_cluster_scoped();
+    let is_cluster_scoped = Definition::of(descriptor, &descriptor.primary)?.is_cluster_scoped();
     (is_cluster_scoped && !namespaces.is_empty()).then(|| {
         format!(
             "module {:?}: {} is cluster-scoped, so it can't be limited by --namespace; leave the flag out",

@@ -81,7 +81,7 @@ async fn sleep_until(time: Option<&Instant>) {
 
 /// The schema of the primary type by the module's own definition of it.
 fn own_definition(descriptor: &Descriptor) -> Option<Schema> {
-    schema::Definition::of_primary(descriptor)?.schema(descriptor.primary.version()).ok().flatten()
+    schema::Definition::of(descriptor, &descriptor.primary)?.schema(descriptor.primary.version()).ok().flatten()
 }
 
 /// The definition of one operator's primary type.

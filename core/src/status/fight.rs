@@ -1,7 +1,6 @@
 //! Two writers of the same fields of a status: what is changed back again and again is written again at growing intervals, as a child is.
 
 use super::Said;
-use super::flapping::digest;
 use crate::revert::RevertBudget;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Instant;
@@ -15,13 +14,13 @@ pub(super) struct Fight {
 }
 
 impl Fight {
-    /// Whether this may be written now. What was written before, and is to be written again, somebody else changed.
+    /// Whether this may be written now; `module` is a digest of the module's part. What was written before, and is to be written again, somebody else changed.
     ///
     /// # Errors
     /// The time from which on it may.
-    pub(super) fn check(&mut self, now: Instant, said: &Said<'_>) -> Result<(), Instant> {
+    pub(super) fn check(&mut self, now: Instant, said: &Said<'_>, module: Option<u64>) -> Result<(), Instant> {
         let mut hasher = DefaultHasher::new();
-        (said.generation, said.module.map(digest)).hash(&mut hasher);
+        (said.generation, module).hash(&mut hasher);
         if let Some(reconciled) = said.reconciled {
             (reconciled.status.as_str(), &reconciled.reason, &reconciled.message).hash(&mut hasher);
         }

@@ -87,11 +87,12 @@ impl Flapping {
         if self.futile.as_ref() == Some(&without_times(patch.change())) {
             return Verdict::Futile { fields: patch.changed.clone() };
         }
-        if let Err(until) = self.fight.check(now, said) {
+        let status = said.module.map(digest);
+        if let Err(until) = self.fight.check(now, said, status) {
             return Verdict::Fought { until, fields: patch.changed.clone() };
         }
         let input = said.input;
-        let Some(status) = said.module.map(digest) else { return Verdict::Write };
+        let Some(status) = status else { return Verdict::Write };
         let flaps = match &self.last {
             Some(last) if last.input == input && last.status == status => return Verdict::Write,
             Some(last) if last.input == input && now.saturating_duration_since(last.at) < QUIET => {
@@ -145,7 +146,7 @@ fn delay(flaps: u32) -> Duration {
     }
 }
 
-pub(super) fn digest(status: &ModuleStatus) -> u64 {
+fn digest(status: &ModuleStatus) -> u64 {
     let mut hasher = DefaultHasher::new();
     // Keys are sorted: equal fields are equal text.
     Value::Object(status.fields().clone()).to_string().hash(&mut hasher);

@@ -125,10 +125,10 @@ impl Pass<'_> {
                 return Ok(());
             }
         };
+        let parent = self.serving.parent(&taken.primary);
         let mut schema = self.shared.schemas.known(&desired.type_ref);
         let decision = loop {
             let memory = self.memory.children.entry(identity.clone()).or_default();
-            let parent = self.serving.parent(&taken.primary);
             let decision = decide::decide(&wanted, &live, parent, published(&schema), memory, Instant::now());
             if !matches!(decision, Decision::NeedsSchema) {
                 break decision;
@@ -142,7 +142,6 @@ impl Pass<'_> {
                 }
             }
         };
-        let parent = self.serving.parent(&taken.primary);
         let is_there = matches!(&live, Lookup::Present(stored) if decide::not_ours(stored, parent).is_none() && !stored.meta.terminating);
         planned.lacks |= !is_there && !matches!(decision, Decision::Create);
         match decision {

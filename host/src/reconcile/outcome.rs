@@ -50,6 +50,12 @@ impl Planned {
         self.problems.push(problem);
         self.again = self.again.or(again);
     }
+
+    /// Nobody knows whether a wanted child is there, or it can't be made.
+    fn lacking(&mut self, trouble: Trouble) {
+        self.lacks = true;
+        self.problem(trouble.problem, trouble.again);
+    }
 }
 
 impl Pass<'_> {
@@ -112,16 +118,13 @@ impl Pass<'_> {
         let desired = &wanted.desired;
         let identity = (desired.type_ref.clone(), desired.name.clone());
         let Some(resource) = self.shared.watches.resource(&desired.type_ref) else {
-            let trouble = Trouble::unserved(&desired.type_ref);
-            planned.lacks = true;
-            planned.problem(trouble.problem, trouble.again);
+            planned.lacking(Trouble::unserved(&desired.type_ref));
             return Ok(());
         };
         let live = match self.look(&resource, &desired.name) {
             Ok(live) => live,
             Err(trouble) => {
-                planned.lacks = true;
-                planned.problem(trouble.problem, trouble.again);
+                planned.lacking(trouble);
                 return Ok(());
             }
         };
@@ -136,8 +139,7 @@ impl Pass<'_> {
             match self.line.wait(self.shared.schemas.load(self.writer.api, &desired.type_ref)) {
                 Ok(loaded) => schema = Some(loaded),
                 Err(error) => {
-                    let trouble = Trouble::no_schema(&desired.type_ref, &error);
-                    planned.problem(trouble.problem, trouble.again);
+                    planned.lacking(Trouble::no_schema(&desired.type_ref, &error));
                     return Ok(());
                 }
             }

@@ -18,7 +18,7 @@ enum Unit {
     Number,
 }
 
-const ROWS: [Row; 15] = [
+const ROWS: [Row; 16] = [
     Row("from nothing, until the last status", Unit::Seconds, |m| m.converge.took.as_secs_f64()),
     Row("– CPU time", Unit::Seconds, |m| m.converge.usage.cpu.as_secs_f64()),
     Row("– CPU time of the API server", Unit::Seconds, |m| m.server.as_secs_f64()),
@@ -28,6 +28,7 @@ const ROWS: [Row; 15] = [
     Row("– resident, at most", Unit::Megabytes, |m| megabytes(m.converge.usage.peak)),
     Row("edit to the Deployment's event, p50", Unit::Milliseconds, |m| milliseconds(m.latency(50))),
     Row("– p90", Unit::Milliseconds, |m| milliseconds(m.latency(90))),
+    Row("– p99", Unit::Milliseconds, |m| milliseconds(m.latency(99))),
     Row("restart, until it rests", Unit::Seconds, |m| m.restart.took.as_secs_f64()),
     Row("– CPU time", Unit::Seconds, |m| m.restart.usage.cpu.as_secs_f64()),
     Row("– writes", Unit::Number, |m| count(m.restart.requests.writes().len())),

@@ -162,7 +162,50 @@ pub struct Descriptor {
     pub extensions: Vec<Extension>,
 }
 
+/// An optional interface of the contract that this host calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// Which other objects a decision reads.
+    Relate,
+    /// Work in the cluster while the primary is being deleted.
+    Finalize,
+    /// Work outside the cluster.
+    External,
+}
+
+impl Hook {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Relate, Self::Finalize, Self::External];
+
+    /// As `describe.hooks` names it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Relate => "relate",
+            Self::Finalize => "finalize",
+            Self::External => "external",
+        }
+    }
+}
+
 impl Descriptor {
+    /// Whether the module has an optional interface.
+    pub fn has(&self, hook: Hook) -> bool {
+        self.hooks.iter().any(|name| name == hook.as_str())
+    }
+
+    /// The finalizer that primaries carry before anything is made that the garbage collector would not take away with them; None where
+    /// the module makes nothing of that kind.
+    pub fn needed_finalizer(&self) -> Option<String> {
+        let outlives =
+            self.has(Hook::Finalize) || self.has(Hook::External) || self.children.iter().any(|c| c.any_namespace);
+        outlives.then(|| self.finalizer())
+    }
+
+    /// The module's finalizer, whether it needs one or not.
+    pub fn finalizer(&self) -> String {
+        self.finalizer.clone().unwrap_or_else(|| format!("{}/{}", self.primary.group(), self.name))
+    }
+
     /// The field manager of everything that the module writes.
     pub fn manager(&self) -> String {
         self.field_manager.clone().unwrap_or_else(|| names::field_manager(&self.name))
@@ -205,6 +248,41 @@ pub struct LiveObject {
     pub json: Arc<str>,
 }
 
+/// Which objects of a type and namespace a query is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Selection {
+    /// One object by its name.
+    Name(Arc<str>),
+    /// A label selector as kubectl writes it.
+    Labels(Arc<str>),
+    /// Everything.
+    All,
+}
+
+/// One question of `relate`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Query {
+    /// The module's own name for it.
+    pub id: String,
+    /// A declared related type.
+    pub type_ref: TypeRef,
+    /// None: cluster-scoped objects, or all namespaces.
+    pub namespace: Option<Arc<str>>,
+    /// Which objects.
+    pub select: Selection,
+}
+
+/// What one query of `relate` found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Related {
+    /// The query's `id`.
+    pub query: String,
+    /// What matched, sorted by name.
+    pub objects: Vec<LiveObject>,
+    /// More matched than a snapshot may carry.
+    pub truncated: bool,
+}
+
 /// What the host knows when it calls, all of it read from its caches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
@@ -212,6 +290,10 @@ pub struct Snapshot {
     pub primary: Arc<str>,
     /// Sorted by type and name.
     pub children: Vec<LiveObject>,
+    /// One for each query of `relate`.
+    pub related: Vec<Related>,
+    /// What `external.ensure` last observed.
+    pub observation: Option<Arc<str>>,
     /// Optional types that are not served or forbidden: unknown is not empty.
     pub unavailable: Vec<TypeRef>,
 }
@@ -310,6 +392,35 @@ pub struct Outcome {
     pub requeue_after: Option<Duration>,
     /// Growth of the contract.
     pub extensions: Vec<Extension>,
+}
+
+/// How far the work in the cluster got while the primary is being deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Nothing is left to wait for.
+    pub done: bool,
+    /// What should exist meanwhile.
+    pub outcome: Outcome,
+}
+
+/// What `external.ensure` found or made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observed {
+    /// JSON text, for the snapshot.
+    pub observation: String,
+    /// When it wants to look again without a change.
+    pub recheck_after: Option<Duration>,
+}
+
+/// How far a removal outside the cluster got.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removal {
+    /// Nothing is left outside.
+    pub done: bool,
+    /// What it waits for.
+    pub message: String,
+    /// In place of a backoff.
+    pub retry_after: Option<Duration>,
 }
 
 /// Why a module could not say what it wants.

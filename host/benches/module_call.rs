@@ -121,5 +121,14 @@ fn webapp() -> (Key, Snapshot) {
     });
     let children =
         vec![live("apps/v1", "Deployment", deployment.to_string()), live("v1", "Service", service.to_string())];
-    (key, Snapshot { primary: primary.to_string().into(), children, unavailable: vec![] })
+    (
+        key,
+        Snapshot {
+            primary: primary.to_string().into(),
+            children,
+            related: vec![],
+            observation: None,
+            unavailable: vec![],
+        },
+    )
 }

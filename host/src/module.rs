@@ -26,8 +26,9 @@ mod wasi;
 use std::fmt;
 use std::time::Duration;
 
-use operator_core::contract::{Descriptor, Failure, Key, Outcome, Snapshot};
+use operator_core::contract::{Descriptor, Failure, Key, Observed, Outcome, Progress, Query, Removal, Snapshot};
 use operator_core::lead::ModuleVersion;
+use wasmtime::Store;
 
 pub use compile::{CompileArgs, compile_main};
 pub use descriptor::misplaced;
@@ -39,7 +40,8 @@ pub use preflight::{LoadError, Problem};
 pub use runtime::{Runtime, RuntimeOptions, conflicts};
 pub use source::ModuleKind;
 
-use call::{Callee, Ran};
+use bindings::operator::reconciler::types as wit;
+use call::{Callee, Guest, Ran};
 use contract::Surface;
 
 /// A loaded module, shared by all threads that call it.
@@ -53,9 +55,9 @@ pub struct Module {
 
 /// What came of a call, and what it cost.
 #[derive(Debug)]
-pub struct CallReport {
+pub struct CallReport<T = Outcome> {
     /// The module's answer, or why there is none.
-    pub result: Result<Result<Outcome, Failure>, CallError>,
+    pub result: Result<Result<T, Failure>, CallError>,
     /// Whether the module read the time: then an equal snapshot need not give an equal answer later.
     pub asked_clock: bool,
     /// CPU time of the calling thread, making and dropping the instance included.
@@ -129,29 +131,108 @@ impl Module {
     /// `now_ms` is the time that the module sees if it asks, in milliseconds since the Unix epoch. Returns within the
     /// limits whatever the module does.
     pub fn reconcile(&self, key: &Key, snapshot: &Snapshot, now_ms: u64) -> CallReport {
+        let instantiate = |store: &mut Store<Guest>| self.callee.pre.instantiate(store);
+        self.call(key, snapshot, now_ms, instantiate, convert::of_outcome, |store, instance, snapshot| {
+            instance.operator_reconciler_reconcile().call_reconcile(store, convert::key(key), snapshot)
+        })
+    }
+
+    /// Asks what else its decision reads; as [`Module::reconcile`].
+    ///
+    /// # Panics
+    /// Where the module has no such hook.
+    pub fn relate(&self, key: &Key, snapshot: &Snapshot, now_ms: u64) -> CallReport<Vec<Query>> {
+        let hook = self.callee.hooks.relate.as_ref().expect("the module relates");
+        self.call(
+            key,
+            snapshot,
+            now_ms,
+            |store| hook.instantiate(store),
+            convert::of_queries,
+            |store, instance, snapshot| {
+                instance.operator_reconciler_relate().call_relate(store, convert::key(key), snapshot)
+            },
+        )
+    }
+
+    /// Asks what is to be done in the cluster while the primary is being deleted; as [`Module::reconcile`].
+    ///
+    /// # Panics
+    /// Where the module has no such hook.
+    pub fn finalize(&self, key: &Key, snapshot: &Snapshot, now_ms: u64) -> CallReport<Progress> {
+        let hook = self.callee.hooks.finalize.as_ref().expect("the module finalizes");
+        self.call(
+            key,
+            snapshot,
+            now_ms,
+            |store| hook.instantiate(store),
+            convert::of_progress,
+            |store, instance, snapshot| {
+                instance.operator_reconciler_finalize().call_finalize(store, convert::key(key), snapshot)
+            },
+        )
+    }
+
+    /// Has the module make or look at what it keeps outside the cluster; as [`Module::reconcile`].
+    ///
+    /// # Panics
+    /// Where the module has no such hook.
+    pub fn ensure(&self, key: &Key, snapshot: &Snapshot, now_ms: u64) -> CallReport<Observed> {
+        let hook = self.callee.hooks.external.as_ref().expect("the module works outside");
+        self.call(
+            key,
+            snapshot,
+            now_ms,
+            |store| hook.instantiate(store),
+            convert::of_observed,
+            |store, instance, snapshot| {
+                instance.operator_reconciler_external().call_ensure(store, convert::key(key), snapshot)
+            },
+        )
+    }
+
+    /// Has the module remove what it keeps outside the cluster; as [`Module::reconcile`].
+    ///
+    /// # Panics
+    /// Where the module has no such hook.
+    pub fn remove(&self, key: &Key, snapshot: &Snapshot, now_ms: u64) -> CallReport<Removal> {
+        let hook = self.callee.hooks.external.as_ref().expect("the module works outside");
+        self.call(
+            key,
+            snapshot,
+            now_ms,
+            |store| hook.instantiate(store),
+            convert::of_removal,
+            |store, instance, snapshot| {
+                instance.operator_reconciler_external().call_remove(store, convert::key(key), snapshot)
+            },
+        )
+    }
+
+    fn call<I, W, C>(
+        &self,
+        key: &Key,
+        snapshot: &Snapshot,
+        now_ms: u64,
+        instantiate: impl FnOnce(&mut Store<Guest>) -> wasmtime::Result<I>,
+        of: impl FnOnce(W) -> Result<C, CallError>,
+        function: impl FnOnce(&mut Store<Guest>, &I, wit::Snapshot<'_>) -> wasmtime::Result<Result<W, wit::Failure>>,
+    ) -> CallReport<C> {
         if convert::snapshot_bytes(snapshot) > self.limits().snapshot {
             return self.too_large();
         }
-        let ran = self.callee.run(now_ms, |store, instance| {
-            let children: Vec<_> = snapshot.children.iter().map(convert::object).collect();
-            let unavailable: Vec<_> = snapshot.unavailable.iter().map(convert::type_ref).collect();
-            let snapshot = bindings::operator::reconciler::types::Snapshot {
-                primary: &snapshot.primary,
-                children: &children,
-                related: &[],
-                observation: None,
-                unavailable: &unavailable,
-                extensions: &[],
-            };
-            instance.operator_reconciler_reconcile().call_reconcile(store, convert::key(key), snapshot)
+        let ran = self.callee.run(now_ms, instantiate, |store, instance| {
+            let lists = convert::Lists::of(snapshot);
+            let related = lists.related();
+            function(store, instance, lists.snapshot(&related))
         });
         self.trace(&ran.log, Some(key));
         let Ran { result, asked_clock, cpu, wall, memory_peak, log } = ran;
-        let result = result.and_then(convert::answer);
+        let result = result.and_then(|answer| convert::answer(answer, of));
         CallReport { result, asked_clock, cpu, wall, memory_peak, log }
     }
 
-    fn too_large(&self) -> CallReport {
+    fn too_large<C>(&self) -> CallReport<C> {
         CallReport {
             result: Err(CallError::LimitExceeded {
                 what: "the object with its children",

@@ -1,4 +1,4 @@
-//! Bindings of the world `reconciler`, generated from `wit/`.
+//! Bindings of the world `reconciler` and of one world a hook, generated from `wit/`. All share the types of the first.
 
 #![allow(missing_docs, reason = "generated; the wit file is the documentation")]
 
@@ -8,3 +8,30 @@ wasmtime::component::bindgen!({
     // The snapshot is lowered from the table's own text, without a copy on the way.
     ownership: Borrowing { duplicate_if_necessary: true },
 });
+
+pub(crate) mod relating {
+    wasmtime::component::bindgen!({
+        path: "../wit",
+        world: "relating",
+        with: { "operator:reconciler/types": super::operator::reconciler::types },
+        ownership: Borrowing { duplicate_if_necessary: true },
+    });
+}
+
+pub(crate) mod finalizing {
+    wasmtime::component::bindgen!({
+        path: "../wit",
+        world: "finalizing",
+        with: { "operator:reconciler/types": super::operator::reconciler::types },
+        ownership: Borrowing { duplicate_if_necessary: true },
+    });
+}
+
+pub(crate) mod working_outside {
+    wasmtime::component::bindgen!({
+        path: "../wit",
+        world: "working-outside",
+        with: { "operator:reconciler/types": super::operator::reconciler::types },
+        ownership: Borrowing { duplicate_if_necessary: true },
+    });
+}

@@ -9,7 +9,10 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 use wasmtime::{Store, StoreContextMut, UpdateDeadline};
 
-use crate::module::bindings::{Reconciler, ReconcilerPre};
+use crate::module::bindings::ReconcilerPre;
+use crate::module::bindings::finalizing::FinalizingPre;
+use crate::module::bindings::relating::RelatingPre;
+use crate::module::bindings::working_outside::WorkingOutsidePre;
 use crate::module::engine::Sandbox;
 use crate::module::error::CallError;
 use crate::module::limits::{Limits, MemoryMeter};
@@ -75,25 +78,34 @@ pub(crate) struct Ran<R> {
     pub(crate) log: GuestLog,
 }
 
+/// The optional interfaces that a module exports.
+pub(crate) struct Hooks {
+    pub(crate) relate: Option<RelatingPre<Guest>>,
+    pub(crate) finalize: Option<FinalizingPre<Guest>>,
+    pub(crate) external: Option<WorkingOutsidePre<Guest>>,
+}
+
 /// What stays the same from call to call of one module.
 pub(crate) struct Callee {
     pub(crate) sandbox: Arc<Sandbox>,
     pub(crate) pre: ReconcilerPre<Guest>,
+    pub(crate) hooks: Hooks,
     pub(crate) limits: Limits,
     pub(crate) seed: [u8; 32],
 }
 
 impl Callee {
-    /// Calls `function` on a fresh instance.
-    pub(crate) fn run<R>(
+    /// Makes a fresh instance and calls `function` on it.
+    pub(crate) fn run<I, R>(
         &self,
         now_ms: u64,
-        function: impl FnOnce(&mut Store<Guest>, &Reconciler) -> wasmtime::Result<R>,
+        instantiate: impl FnOnce(&mut Store<Guest>) -> wasmtime::Result<I>,
+        function: impl FnOnce(&mut Store<Guest>, &I) -> wasmtime::Result<R>,
     ) -> Ran<R> {
         let _entered = self.sandbox.enter();
         let started = Started::now();
         let mut store = self.store(now_ms, started);
-        let answer = match self.pre.instantiate(&mut store) {
+        let answer = match instantiate(&mut store) {
             Ok(instance) => function(&mut store, &instance).map_err(|error| (Stage::Calling, error)),
             Err(error) => Err((Stage::Starting, error)),
         };

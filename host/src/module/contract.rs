@@ -2,6 +2,7 @@
 //!
 //! In: a valid component. Out: [`Surface`], its names, or a [`Problem`] that says which are missing, new or unknown.
 
+use operator_core::contract::Hook;
 use semver::{Version, VersionReq};
 use wasmparser::{ComponentExternalKind, Parser, Payload};
 
@@ -17,13 +18,15 @@ const REQUIRED: [&str; 2] = ["describe", "reconcile"];
 /// What a module may import.
 const IMPORTS: [&str; 3] = ["types", "log", "clock"];
 /// Hooks of the contract that this host does not call yet.
-pub(crate) const HOOKS: [&str; 6] = ["relate", "finalize", "external", "defaulting", "validating", "conversion"];
+pub(crate) const NOT_YET: [&str; 3] = ["defaulting", "validating", "conversion"];
 
 /// The names that a component imports and exports, in the order of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Surface {
     pub(crate) imports: Vec<String>,
     pub(crate) exports: Vec<String>,
+    /// Hooks among the exports.
+    pub(crate) hooks: Vec<Hook>,
     /// The version of the contract that `reconcile` is exported at.
     pub(crate) contract: String,
 }
@@ -33,6 +36,7 @@ impl Surface {
     pub(crate) fn check(component: &[u8]) -> Result<Self, Problem> {
         let mut surface = Self::read(component)?;
         surface.contract = surface.check_exports()?;
+        surface.hooks = surface.find_hooks();
         surface.check_imports()?;
         Ok(surface)
     }
@@ -62,14 +66,16 @@ impl Surface {
     /// The contract's version, if the exports are those of a module that this host can call.
     fn check_exports(&self) -> Result<String, Problem> {
         let ours: Vec<_> = self.exports.iter().filter_map(|name| Named::parse(name)).collect();
-        let not_yet: Vec<_> = ours.iter().filter(|named| HOOKS.contains(&named.interface)).map(Named::owned).collect();
+        let not_yet: Vec<_> =
+            ours.iter().filter(|named| NOT_YET.contains(&named.interface)).map(Named::owned).collect();
         if let Some(other) = ours.iter().find(|named| !named.is_spoken()) {
             return Err(Problem::OtherContract { name: other.owned() });
         }
         if !not_yet.is_empty() {
             return Err(Problem::UnsupportedHooks(not_yet));
         }
-        let known = |interface: &str| interface == "types" || REQUIRED.contains(&interface);
+        let is_hook = |interface: &str| Hook::ALL.iter().any(|hook| hook.as_str() == interface);
+        let known = |interface: &str| interface == "types" || REQUIRED.contains(&interface) || is_hook(interface);
         let unknown: Vec<_> = ours.iter().filter(|named| !known(named.interface)).map(Named::owned).collect();
         if !unknown.is_empty() {
             return Err(Problem::UnknownHooks(unknown));
@@ -81,6 +87,12 @@ impl Surface {
         }
         let reconcile = ours.iter().find(|named| named.interface == "reconcile");
         Ok(reconcile.map_or_else(String::new, |named| named.version.to_owned()))
+    }
+
+    fn find_hooks(&self) -> Vec<Hook> {
+        let exports: Vec<_> = self.exports.iter().filter_map(|name| Named::parse(name)).collect();
+        let is_exported = |hook: &Hook| exports.iter().any(|named| named.interface == hook.as_str());
+        Hook::ALL.into_iter().filter(is_exported).collect()
     }
 
     fn check_imports(&self) -> Result<(), Problem> {
@@ -126,7 +138,7 @@ mod tests {
 
     fn surface(imports: &[&str], exports: &[&str]) -> Surface {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        Surface { imports: owned(imports), exports: owned(exports), contract: String::new() }
+        Surface { imports: owned(imports), exports: owned(exports), ..Surface::default() }
     }
 
     const DESCRIBE: &str = "operator:reconciler/describe@0.1.0";
@@ -157,12 +169,19 @@ mod tests {
 
     #[test]
     fn hooks_are_refused_by_name_never_ignored() {
-        let finalize = "operator:reconciler/finalize@0.1.0";
-        let problem = surface(&[], &[DESCRIBE, RECONCILE, finalize]).check_exports().unwrap_err();
-        assert_eq!(problem, Problem::UnsupportedHooks(vec![finalize.into()]));
+        let conversion = "operator:reconciler/conversion@0.1.0";
+        let problem = surface(&[], &[DESCRIBE, RECONCILE, conversion]).check_exports().unwrap_err();
+        assert_eq!(problem, Problem::UnsupportedHooks(vec![conversion.into()]));
         let unknown = "operator:reconciler/reconcile-v2@0.1.7";
         let problem = surface(&[], &[DESCRIBE, RECONCILE, unknown]).check_exports().unwrap_err();
         assert_eq!(problem, Problem::UnknownHooks(vec![unknown.into()]));
+    }
+
+    #[test]
+    fn hooks_that_are_called_are_found() {
+        let surface = surface(&[], &[DESCRIBE, RECONCILE, "operator:reconciler/finalize@0.1.0"]);
+        assert_eq!(surface.check_exports().unwrap(), "0.1.0");
+        assert_eq!(surface.find_hooks(), [Hook::Finalize]);
     }
 
     #[test]

@@ -8,7 +8,10 @@ use std::time::Duration;
 use operator_core::contract as core;
 
 use crate::module::bindings::exports::operator::reconciler::describe as wit_describe;
+use crate::module::bindings::finalizing::exports::operator::reconciler::finalize as wit_finalize;
 use crate::module::bindings::operator::reconciler::types as wit;
+use crate::module::bindings::relating::exports::operator::reconciler::relate as wit_relate;
+use crate::module::bindings::working_outside::exports::operator::reconciler::external as wit_external;
 use crate::module::error::CallError;
 
 /// What a module may ask to wait at least.
@@ -16,14 +19,17 @@ const SHORTEST: Duration = Duration::from_millis(100);
 
 /// Bytes of JSON in a snapshot.
 pub(crate) fn snapshot_bytes(snapshot: &core::Snapshot) -> usize {
-    snapshot.primary.len() + snapshot.children.iter().map(|child| child.json.len()).sum::<usize>()
+    let related = snapshot.related.iter().flat_map(|related| &related.objects);
+    let objects = snapshot.children.iter().chain(related);
+    let observation = snapshot.observation.as_ref().map_or(0, |text| text.len());
+    snapshot.primary.len() + observation + objects.map(|object| object.json.len()).sum::<usize>()
 }
 
 pub(crate) fn key(key: &core::Key) -> wit::Key<'_> {
     wit::Key { namespace: key.name.namespace.as_deref(), name: &key.name.name, uid: &key.uid }
 }
 
-pub(crate) fn object(object: &core::LiveObject) -> wit::Object<'_> {
+fn object(object: &core::LiveObject) -> wit::Object<'_> {
     wit::Object {
         api_version: &object.type_ref.api_version,
         kind: &object.type_ref.kind,
@@ -33,21 +39,88 @@ pub(crate) fn object(object: &core::LiveObject) -> wit::Object<'_> {
     }
 }
 
-pub(crate) fn type_ref(type_ref: &core::TypeRef) -> wit::TypeRefParam<'_> {
+fn type_ref(type_ref: &core::TypeRef) -> wit::TypeRefParam<'_> {
     wit::TypeRefParam { api_version: &type_ref.api_version, kind: &type_ref.kind }
 }
 
+/// Lists that a snapshot for a module borrows from.
+pub(crate) struct Lists<'a> {
+    snapshot: &'a core::Snapshot,
+    children: Vec<wit::Object<'a>>,
+    related: Vec<(&'a core::Related, Vec<wit::Object<'a>>)>,
+    unavailable: Vec<wit::TypeRefParam<'a>>,
+}
+
+impl<'a> Lists<'a> {
+    pub(crate) fn of(snapshot: &'a core::Snapshot) -> Self {
+        let objects = |objects: &'a [core::LiveObject]| objects.iter().map(object).collect();
+        Self {
+            snapshot,
+            children: objects(&snapshot.children),
+            related: snapshot.related.iter().map(|related| (related, objects(&related.objects))).collect(),
+            unavailable: snapshot.unavailable.iter().map(type_ref).collect(),
+        }
+    }
+
+    pub(crate) fn related(&self) -> Vec<wit::Related<'_>> {
+        self.related
+            .iter()
+            .map(|(of, objects)| wit::Related { query: &of.query, objects, truncated: of.truncated })
+            .collect()
+    }
+
+    pub(crate) fn snapshot<'b>(&'b self, related: &'b [wit::Related<'b>]) -> wit::Snapshot<'b> {
+        wit::Snapshot {
+            primary: &self.snapshot.primary,
+            children: &self.children,
+            related,
+            observation: self.snapshot.observation.as_deref(),
+            unavailable: &self.unavailable,
+            extensions: &[],
+        }
+    }
+}
+
 /// A module's answer: what it wants, or why it can't say.
-pub(crate) fn answer(
-    answer: Result<wit::Outcome, wit::Failure>,
-) -> Result<Result<core::Outcome, core::Failure>, CallError> {
+pub(crate) fn answer<W, C>(
+    answer: Result<W, wit::Failure>,
+    of: impl FnOnce(W) -> Result<C, CallError>,
+) -> Result<Result<C, core::Failure>, CallError> {
     Ok(match answer {
-        Ok(outcome) => Ok(of_outcome(outcome)?),
+        Ok(answer) => Ok(of(answer)?),
         Err(failure) => Err(of_failure(failure)?),
     })
 }
 
-fn of_outcome(outcome: wit::Outcome) -> Result<core::Outcome, CallError> {
+pub(crate) fn of_queries(queries: Vec<wit_relate::Query>) -> Result<Vec<core::Query>, CallError> {
+    let of_query = |query: wit_relate::Query| core::Query {
+        id: query.id,
+        type_ref: core::TypeRef { api_version: query.api_version, kind: query.kind },
+        namespace: query.namespace.map(Into::into),
+        select: match query.select {
+            wit_relate::Selection::Name(name) => core::Selection::Name(name.into()),
+            wit_relate::Selection::Labels(labels) => core::Selection::Labels(labels.into()),
+            wit_relate::Selection::All => core::Selection::All,
+        },
+    };
+    Ok(queries.into_iter().map(of_query).collect())
+}
+
+pub(crate) fn of_progress(progress: wit_finalize::Progress) -> Result<core::Progress, CallError> {
+    Ok(core::Progress { done: progress.done, outcome: of_outcome(progress.outcome)? })
+}
+
+pub(crate) fn of_observed(observed: wit_external::Observed) -> Result<core::Observed, CallError> {
+    let recheck_after = observed.recheck_after.and_then(some_time);
+    Ok(core::Observed { observation: observed.observation, recheck_after })
+}
+
+pub(crate) fn of_removal(removal: wit_external::Removal) -> Result<core::Removal, CallError> {
+    let retry_after = removal.retry_after.and_then(some_time);
+    Ok(core::Removal { done: removal.done, message: removal.message, retry_after })
+}
+
+pub(crate) fn of_outcome(outcome: wit::Outcome) -> Result<core::Outcome, CallError> {
     Ok(core::Outcome {
         children: outcome.children.map(|children| children.into_iter().map(of_child).collect()),
         status: outcome.status.map(of_status),

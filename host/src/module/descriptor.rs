@@ -4,19 +4,20 @@
 
 use std::collections::BTreeSet;
 
-use operator_core::contract::{Descriptor, TypeRef};
+use operator_core::contract::{Descriptor, Hook, TypeRef};
 use operator_core::names::{FIELD_MANAGER_MAX, RECONCILED};
 use operator_core::schema::Definition;
 
-use crate::module::contract::HOOKS;
+use crate::module::contract::NOT_YET;
 
-/// Every reason why this host can't serve a module that describes itself like that.
-pub(crate) fn problems(descriptor: &Descriptor) -> Vec<String> {
+/// Every reason why this host can't serve a module that describes itself like that and exports these hooks.
+pub(crate) fn problems(descriptor: &Descriptor, exported: &[Hook]) -> Vec<String> {
     let mut problems = Vec::new();
     identity(descriptor, &mut problems);
     types(descriptor, &mut problems);
     conditions(descriptor, &mut problems);
     crds(descriptor, &mut problems);
+    hooks(descriptor, exported, &mut problems);
     not_yet(descriptor, &mut problems);
     problems
 }
@@ -105,25 +106,55 @@ pub fn misplaced(descriptor: &Descriptor, namespaces: &[String]) -> Option<Strin
     })
 }
 
+/// What the file exports and what it says it does have to agree: an export that a toolchain made by itself must not become a finalizer on
+/// every object, and a finalizer must not be lost silently.
+fn hooks(descriptor: &Descriptor, exported: &[Hook], problems: &mut Vec<String>) {
+    for hook in Hook::ALL {
+        let name = hook.as_str();
+        match (descriptor.has(hook), exported.contains(&hook)) {
+            (true, false) => problems.push(format!(
+                "hooks names {name:?}, but the file does not export `operator:reconciler/{name}`; export it, or leave it out of hooks"
+            )),
+            (false, true) => problems.push(format!(
+                "the file exports `operator:reconciler/{name}`, but hooks does not name {name:?}; name it, or build without it"
+            )),
+            _ => {}
+        }
+    }
+    for hook in &descriptor.hooks {
+        if !is_known(hook) {
+            let known: Vec<_> = Hook::ALL.into_iter().map(Hook::as_str).chain(NOT_YET).collect();
+            problems.push(format!("hook {hook:?} is unknown: the contract has {}", known.join(", ")));
+        }
+    }
+    if !descriptor.capabilities.is_empty() && !descriptor.has(Hook::External) {
+        problems.push(
+            "capabilities are asked for without the hook \"external\", the only place where they are live".into(),
+        );
+    }
+    if !descriptor.related.is_empty() && !descriptor.has(Hook::Relate) {
+        problems.push("related types are declared without the hook \"relate\", which reads them".into());
+    }
+}
+
 /// Parts of the contract that this host does not serve yet: refused by name, never ignored.
 fn not_yet(descriptor: &Descriptor, problems: &mut Vec<String>) {
-    let hooks: Vec<_> = descriptor.hooks.iter().filter(|hook| HOOKS.contains(&hook.as_str())).cloned().collect();
+    let hooks: Vec<_> = descriptor.hooks.iter().filter(|hook| is_known(hook)).cloned().collect();
     let required = descriptor.extensions.iter().filter(|extension| extension.required);
     let anywhere = descriptor.children.iter().filter(|child| child.any_namespace);
     let parts = [
         ("hooks", hooks),
         ("child types with any-namespace", anywhere.map(|child| child.type_ref.to_string()).collect()),
-        ("related types", descriptor.related.iter().map(|related| related.type_ref.to_string()).collect()),
-        ("capabilities", descriptor.capabilities.iter().map(|capability| capability.name.clone()).collect()),
         ("replaces-managers", descriptor.replaces_managers.clone()),
         ("extensions that the module requires", required.map(|extension| extension.name.clone()).collect()),
     ];
     for (what, names) in parts.iter().filter(|(_, names)| !names.is_empty()) {
         problems.push(format!("{what} are not served by this host yet: {}; use a newer host", names.join(", ")));
     }
-    for hook in descriptor.hooks.iter().filter(|hook| !HOOKS.contains(&hook.as_str())) {
-        problems.push(format!("hook {hook:?} is unknown: the contract has {}", HOOKS.join(", ")));
-    }
+}
+
+fn is_known(hook: &str) -> bool {
+    Hook::ALL.iter().any(|known| known.as_str() == hook) || NOT_YET.contains(&hook)
 }
 
 fn is_same_kind(a: &TypeRef, b: &TypeRef) -> bool {
@@ -219,14 +250,14 @@ mod tests {
     fn assert_refused(change: impl FnOnce(&mut Descriptor), with: &str) {
         let mut descriptor = webapp();
         change(&mut descriptor);
-        let problems = problems(&descriptor);
+        let problems = problems(&descriptor, &[]);
         assert!(problems.iter().any(|problem| problem.contains(with)), "{with:?} is not said: {problems:#?}");
         assert_eq!(problems.len(), 1, "{problems:#?}");
     }
 
     #[test]
     fn the_webapp_is_served() {
-        assert_eq!(problems(&webapp()), Vec::<String>::new());
+        assert_eq!(problems(&webapp(), &[]), Vec::<String>::new());
     }
 
     #[test]
@@ -267,25 +298,37 @@ mod tests {
         assert_refused(|d| d.crds.push(crd("CustomResourceDefinition", "v2")), "does not serve its version v1");
         let mut good = webapp();
         good.crds.push(crd("CustomResourceDefinition", "v1"));
-        assert_eq!(problems(&good), Vec::<String>::new());
+        assert_eq!(problems(&good, &[]), Vec::<String>::new());
     }
 
     #[test]
     fn what_is_not_served_yet_is_refused_by_name() {
-        assert_refused(|d| d.hooks.push("finalize".into()), "hooks are not served by this host yet: finalize");
+        assert_refused(|d| d.hooks.push("conversion".into()), "hooks are not served by this host yet: conversion");
         assert_refused(|d| d.hooks.push("levitate".into()), "hook \"levitate\" is unknown");
         assert_refused(
             |d| d.children[0].any_namespace = true,
             "any-namespace are not served by this host yet: Deployment",
         );
         let related = RelatedType { type_ref: TypeRef::new("v1", "Pod"), optional: false };
-        assert_refused(|d| d.related.push(related), "related types are not served by this host yet: Pod.v1");
+        assert_refused(|d| d.related.push(related), "related types are declared without the hook");
         assert_refused(|d| d.replaces_managers.push("manager".into()), "replaces-managers");
         let extension = |required| Extension { name: "x".into(), required, value: "1".into() };
         assert_refused(|d| d.extensions.push(extension(true)), "extensions that the module requires");
         let mut tolerant = webapp();
         tolerant.extensions.push(extension(false));
-        assert_eq!(problems(&tolerant), Vec::<String>::new());
+        assert_eq!(problems(&tolerant, &[]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn hooks_are_exported_and_named_or_neither() {
+        assert!(problems_of(&["finalize"], &[]).contains("does not export `operator:reconciler/finalize`"));
+        assert!(problems_of(&[], &[Hook::Finalize]).contains("hooks does not name \"finalize\""));
+    }
+
+    fn problems_of(named: &[&str], exported: &[Hook]) -> String {
+        let mut descriptor = webapp();
+        descriptor.hooks = named.iter().map(|&hook| hook.to_owned()).collect();
+        problems(&descriptor, exported).join("\n")
     }
 
     #[test]
@@ -293,6 +336,6 @@ mod tests {
         let mut descriptor = webapp();
         descriptor.name = "?".into();
         descriptor.version = "?".into();
-        assert_eq!(problems(&descriptor).len(), 2);
+        assert_eq!(problems(&descriptor, &[]).len(), 2);
     }
 }

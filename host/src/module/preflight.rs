@@ -202,8 +202,7 @@ impl fmt::Display for Problem {
             ),
             Self::UnsupportedHooks(hooks) => write!(
                 f,
-                "exports {}, hooks that this host does not call yet; it serves `describe` and `reconcile`: use a \
-                 newer host, or build without them",
+                "exports {}, hooks that this host does not call yet; use a newer host, or build without them",
                 list(hooks)
             ),
             Self::UnknownHooks(hooks) => write!(

@@ -7,11 +7,15 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use operator_core::contract::Hook;
 use wasmtime::component::{Component, HasSelf, Linker};
 
+use crate::module::bindings::finalizing::FinalizingPre;
+use crate::module::bindings::relating::RelatingPre;
+use crate::module::bindings::working_outside::WorkingOutsidePre;
 use crate::module::bindings::{Reconciler, ReconcilerPre};
 use crate::module::cache::ModuleCache;
-use crate::module::call::{Callee, Guest};
+use crate::module::call::{Callee, Guest, Hooks};
 use crate::module::compile::Compiler;
 use crate::module::contract::Surface;
 use crate::module::engine::{Demand, Sandbox, address_space_limited};
@@ -125,11 +129,15 @@ impl Runtime {
             _ => None,
         };
         let (sandbox, component) = pooled.unwrap_or_else(|| (Arc::clone(&self.on_demand), component));
-        let callee =
-            Callee { pre: link(&component)?, sandbox, limits: self.options.limits.clone(), seed: source.digest };
-        let ran = callee.run(0, |store, instance| instance.operator_reconciler_describe().call_describe(store));
+        let (pre, hooks) = link(&component, &surface)?;
+        let callee = Callee { pre, hooks, sandbox, limits: self.options.limits.clone(), seed: source.digest };
+        let ran = callee.run(
+            0,
+            |store| callee.pre.instantiate(store),
+            |store, instance| instance.operator_reconciler_describe().call_describe(store),
+        );
         let descriptor = convert::descriptor(ran.result.map_err(Problem::Describe)?);
-        let problems = descriptor::problems(&descriptor);
+        let problems = descriptor::problems(&descriptor, &surface.hooks);
         if !problems.is_empty() {
             return Err(Problem::Descriptor(problems));
         }
@@ -169,12 +177,19 @@ struct Prepared {
     demand: Option<Demand>,
 }
 
-fn link(component: &Component) -> Result<ReconcilerPre<Guest>, Problem> {
+fn link(component: &Component, surface: &Surface) -> Result<(ReconcilerPre<Guest>, Hooks), Problem> {
     let mut linker = Linker::new(component.engine());
     Reconciler::add_to_linker::<Guest, HasSelf<Guest>>(&mut linker, |guest| guest).map_err(host)?;
     crate::module::wasi::add_to_linker(&mut linker, component).map_err(host)?;
     let shape = |error: wasmtime::Error| Problem::OtherShape(format!("{error:#}"));
-    ReconcilerPre::new(linker.instantiate_pre(component).map_err(shape)?).map_err(shape)
+    let pre = linker.instantiate_pre(component).map_err(shape)?;
+    let has = |hook| surface.hooks.contains(&hook);
+    let hooks = Hooks {
+        relate: has(Hook::Relate).then(|| RelatingPre::new(pre.clone())).transpose().map_err(shape)?,
+        finalize: has(Hook::Finalize).then(|| FinalizingPre::new(pre.clone())).transpose().map_err(shape)?,
+        external: has(Hook::External).then(|| WorkingOutsidePre::new(pre.clone())).transpose().map_err(shape)?,
+    };
+    Ok((ReconcilerPre::new(pre).map_err(shape)?, hooks))
 }
 
 fn host(error: wasmtime::Error) -> Problem {

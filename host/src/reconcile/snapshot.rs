@@ -51,6 +51,8 @@ impl Taken {
         Snapshot {
             primary: Arc::clone(&self.primary.json),
             children: self.children.iter().map(live).collect(),
+            related: Vec::new(),
+            observation: None,
             unavailable: self.unavailable.clone(),
         }
     }

@@ -128,7 +128,7 @@ fn other_contracts_are_refused_by_name() {
     let variant = |name: &str| fixture(&format!("variant-{name}"));
     assert_refused(&variant("other-world"), &["another world", "`greet`", "operator:reconciler"]);
     assert_refused(&variant("newer-contract"), &["@0.99.0", "speaks operator:reconciler 0.1"]);
-    assert_refused(&variant("exports-hook"), &["`operator:reconciler/relate@0.1.0`", "does not call yet"]);
+    assert_refused(&variant("exports-hook"), &["`operator:reconciler/relate`", "hooks does not name"]);
     assert_refused(&variant("other-import"), &["`fixtures:imports/store`", "no module is given"]);
 }
 
@@ -139,13 +139,13 @@ fn descriptors_are_checked() {
     assert_refused(&variant("bad-name"), &["\"Bad_Name\" is not a DNS label"]);
     assert_refused(&variant("bad-primary"), &["primary", "kind"]);
     assert_refused(&variant("bad-version"), &["\"first\" is not a semantic version"]);
-    assert_refused(&variant("capability"), &["capabilities are not served by this host yet: site"]);
+    assert_refused(&variant("capability"), &["capabilities are asked for without the hook"]);
     assert_refused(&variant("duplicate-child-type"), &["ConfigMap.v1 is declared twice"]);
     assert_refused(&variant("host-condition"), &["\"Reconciled\" is the host's own"]);
     assert_refused(&variant("long-manager"), &["field-manager", "128"]);
-    assert_refused(&variant("missing-hook"), &["hooks are not served by this host yet: finalize"]);
+    assert_refused(&variant("missing-hook"), &["does not export `operator:reconciler/finalize`"]);
     assert_refused(&variant("primary-as-child"), &["is the primary type"]);
-    assert_refused(&variant("related"), &["related types are not served by this host yet: Pod.v1"]);
+    assert_refused(&variant("related"), &["related types are declared without the hook"]);
     assert_refused(&variant("replaces-managers"), &["replaces-managers are not served by this host yet: old-operator"]);
     assert_refused(&variant("required-extension"), &["example.com/levitation"]);
     assert_refused(&variant("unknown-hook"), &["\"levitate\" is unknown"]);

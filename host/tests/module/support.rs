@@ -80,7 +80,13 @@ pub(crate) fn probe(spec: Value) -> Snapshot {
         "metadata": {"namespace": "shop", "name": "shop", "uid": "5f0c1f9e", "generation": 1},
         "spec": spec,
     });
-    Snapshot { primary: primary.to_string().into(), children: vec![], unavailable: vec![] }
+    Snapshot {
+        primary: primary.to_string().into(),
+        children: vec![],
+        related: vec![],
+        observation: None,
+        unavailable: vec![],
+    }
 }
 
 /// Calls the probe; the clock stands at 1 s after the epoch.

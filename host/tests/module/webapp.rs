@@ -15,7 +15,13 @@ fn snapshot() -> Snapshot {
         "metadata": {"namespace": "shop", "name": "shop", "uid": "5f0c1f9e", "generation": 1},
         "spec": {"image": "nginx:1.27", "replicas": 2, "port": 8080},
     });
-    Snapshot { primary: primary.to_string().into(), children: vec![], unavailable: vec![] }
+    Snapshot {
+        primary: primary.to_string().into(),
+        children: vec![],
+        related: vec![],
+        observation: None,
+        unavailable: vec![],
+    }
 }
 
 #[track_caller]

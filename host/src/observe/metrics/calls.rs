@@ -51,7 +51,7 @@ impl Calls {
     }
 
     /// A call ended.
-    pub fn ended(&self, report: &CallReport) {
+    pub fn ended<T>(&self, report: &CallReport<T>) {
         let outcome = match &report.result {
             Ok(Ok(_)) => &self.ok,
             Ok(Err(_)) => &self.failure,

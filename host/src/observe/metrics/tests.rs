@@ -130,7 +130,7 @@ fn each_class_of_a_calls_end_has_its_own_count() {
         ("invalid_outcome", CallError::InvalidOutcome(String::new())),
     ];
     for (outcome, error) in errors {
-        modules[0].calls.ended(&CallReport {
+        modules[0].calls.ended(&CallReport::<operator_core::contract::Outcome> {
             result: Err(error),
             asked_clock: false,
             cpu: Duration::ZERO,

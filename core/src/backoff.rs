@@ -26,6 +26,10 @@ impl Policy {
     pub const BREAKER: Self =
         Self { first: Duration::from_millis(200), max: Duration::from_secs(5), jitter: (0.9, 1.1) };
 
+    /// For work outside the cluster: 500 ms doubling to 1000 s, ±10 %.
+    pub const EXTERNAL: Self =
+        Self { first: Duration::from_millis(500), max: Duration::from_secs(1000), jitter: (0.9, 1.1) };
+
     /// The delay after `failures` failures in a row; zero failures count as one.
     pub fn delay(&self, failures: u32, rng: &mut fastrand::Rng) -> Duration {
         let doublings = failures.saturating_sub(1);

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::contract::{ChildType, Descriptor, OnImmutable, OnPrune, TypeRef};
+use crate::contract::{ChildType, Descriptor, Hook, OnImmutable, OnPrune, TypeRef};
 
 /// What is different about `candidate`, in words; empty where nothing is that its descriptor tells.
 ///
@@ -24,6 +24,7 @@ pub fn compare(running: &Descriptor, candidate: &Descriptor) -> Result<Vec<Strin
     if running.primary != candidate.primary {
         changes.push(format!("primary type {} is now {}", running.primary, candidate.primary));
     }
+    hooks(running, candidate, &mut changes);
     children(running, candidate, &mut changes);
     conditions(running, candidate, &mut changes);
     definitions(running, candidate, &mut changes);
@@ -52,7 +53,38 @@ fn refusals(running: &Descriptor, candidate: &Descriptor) -> Vec<String> {
              that are no longer returned would never go; keep the field manager"
         ));
     }
+    finalizers(running, candidate, &mut refused);
     refused
+}
+
+/// What objects were promised at their creation has to be kept when they are deleted.
+fn finalizers(running: &Descriptor, candidate: &Descriptor, refused: &mut Vec<String>) {
+    for hook in [Hook::Finalize, Hook::External] {
+        if running.has(hook) && !candidate.has(hook) {
+            refused.push(format!(
+                "it has no hook {:?} any more, and objects carry the finalizer {} for it: they would never go; keep the hook, or let go \
+                 of the objects first: operator release --module FILE --dry-run",
+                hook.as_str(),
+                running.finalizer()
+            ));
+        }
+    }
+    if let (Some(before), Some(after)) = (running.needed_finalizer(), candidate.needed_finalizer())
+        && before != after
+    {
+        refused.push(format!(
+            "its finalizer is {after}, not {before}: nobody would take the one off that objects carry; keep the finalizer"
+        ));
+    }
+}
+
+fn hooks(running: &Descriptor, candidate: &Descriptor, changes: &mut Vec<String>) {
+    for hook in Hook::ALL.into_iter().filter(|hook| candidate.has(*hook) && !running.has(*hook)) {
+        changes.push(format!("hook {} is new", hook.as_str()));
+    }
+    for hook in Hook::ALL.into_iter().filter(|hook| running.has(*hook) && !candidate.has(*hook)) {
+        changes.push(format!("hook {} is no longer there", hook.as_str()));
+    }
 }
 
 fn children(running: &Descriptor, candidate: &Descriptor, changes: &mut Vec<String>) {
@@ -168,6 +200,19 @@ mod tests {
     #[track_caller]
     fn assert_changes(change: impl FnOnce(&mut Descriptor), expected: &[&str]) {
         assert_eq!(compared(change).expect("it can't go on"), expected);
+    }
+
+    #[test]
+    fn what_objects_wait_for_at_their_end_is_not_dropped() {
+        let mut running = webapp();
+        running.hooks = vec!["finalize".into(), "external".into()];
+        let mut candidate = running.clone();
+        candidate.hooks = vec!["external".into()];
+        let refused = compare(&running, &candidate).expect_err("finalize is gone");
+        assert!(refused[0].contains("no hook \"finalize\" any more"), "{refused:?}");
+        candidate = Descriptor { finalizer: Some("example.com/other".into()), ..running.clone() };
+        let refused = compare(&running, &candidate).expect_err("another finalizer");
+        assert!(refused[0].contains("its finalizer is example.com/other"), "{refused:?}");
     }
 
     #[test]

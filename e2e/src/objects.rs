@@ -14,6 +14,11 @@ pub const WEB_APP_CRD: &str = include_str!("../../crds/webapps.yaml");
 /// The definition of Probes, JSON.
 pub const PROBE_CRD: &str = include_str!("../../guest-fixtures/crds/probes.json");
 
+/// Keepers, of the fixture that has hooks for an object's end.
+pub const KEEPERS: Resource<'static> = Resource::new("fixtures.example.com/v1", "keepers");
+/// The definition of Keepers, JSON.
+pub const KEEPER_CRD: &str = include_str!("../../guest-fixtures/crds/keepers.json");
+
 /// Widgets, a child type that the fixture `probe` can do without.
 pub const WIDGETS: Resource<'static> = Resource::new("example.com/v1", "widgets");
 /// The definition of Widgets, JSON.

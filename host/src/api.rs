@@ -121,6 +121,8 @@ pub struct Write<'a> {
 pub const APPLY: &str = "application/apply-patch+yaml";
 /// Media type of RFC 7386.
 pub const MERGE_PATCH: &str = "application/merge-patch+json";
+/// Media type of RFC 6902.
+pub const JSON_PATCH: &str = "application/json-patch+json";
 /// Media type of a DeleteOptions.
 pub const JSON: &str = "application/json";
 

@@ -5,6 +5,7 @@
 //! the uid, a delete carries uid and resourceVersion.
 
 mod child;
+pub(crate) mod finalizer;
 mod managed_fields;
 mod recreate;
 mod report;

@@ -4,6 +4,8 @@
 //! the queue carries, so that a restart or a missed event costs nothing.
 
 mod definition;
+mod external;
+mod finalize;
 mod gate;
 mod memory;
 mod metrics;
@@ -25,6 +27,7 @@ use crate::observe::health::{Finding, Health};
 use crate::observe::metrics::{Metrics, ModuleMetrics};
 use crate::queue::WorkQueue;
 use crate::watch::{Author, Sink, TypeState, Watches};
+use external::External;
 use gate::Gate;
 use memory::Memories;
 use operator_core::backoff::Bucket;
@@ -114,6 +117,7 @@ pub(crate) struct Shared {
     operators: Vec<Operator>,
     permits: Permits,
     memories: Memories,
+    external: External,
     waiters: Waiters,
     /// What was said once and is not said again.
     said: Mutex<HashSet<String>>,
@@ -260,6 +264,7 @@ impl Controller {
             operators,
             permits,
             memories: Memories::default(),
+            external: External::default(),
             waiters: Waiters::default(),
             said: Mutex::default(),
             states: watch::Sender::new(()),
@@ -310,6 +315,8 @@ impl Controller {
         let deadline = Instant::now() + limit;
         let shared = Arc::clone(&self.shared);
         let drained = tokio::task::spawn_blocking(move || shared.queue.wait_idle(deadline)).await.unwrap_or(false);
+        let left = deadline.saturating_duration_since(Instant::now());
+        let drained = drained && tokio::time::timeout(left, self.shared.external.drain()).await.is_ok();
         self.shared.watches.stop();
         self.tasks.shutdown().await;
         if drained {

@@ -39,6 +39,8 @@ fn describe(module: &Module) -> Result<String, std::fmt::Error> {
     line("Primary", &descriptor.primary.to_string())?;
     list(&mut line, "Children", descriptor.children.iter().map(child))?;
     list(&mut line, "Condition types", descriptor.condition_types.iter().cloned())?;
+    list(&mut line, "Hooks", descriptor.hooks.iter().cloned())?;
+    line("Finalizer", &descriptor.needed_finalizer().unwrap_or_else(|| "none".into()))?;
     line("Field manager", &descriptor.manager())?;
     line("CRDs", &descriptor.crds.len().to_string())?;
     list(&mut line, "Imports", module.imports().iter().cloned())?;

@@ -146,7 +146,12 @@ impl Manifests {
 /// The rights on the types that a module declares. Discovery, which every account has, is not among them.
 fn rules(descriptor: &Descriptor) -> Vec<PolicyRule> {
     let (primary, group) = (plural(descriptor, &descriptor.primary), descriptor.primary.group());
-    let mut rules = vec![rule(group, [&*primary], &["list", "watch"])];
+    // Patch: for the finalizer.
+    let verbs: &[&str] = match descriptor.needed_finalizer() {
+        Some(_) => &["list", "watch", "patch"],
+        None => &["list", "watch"],
+    };
+    let mut rules = vec![rule(group, [&*primary], verbs)];
     let status = Definition::of(descriptor, &descriptor.primary)
         .is_none_or(|definition| definition.has_status(descriptor.primary.version()));
     let status = if status { format!("{primary}/status") } else { primary.clone() };

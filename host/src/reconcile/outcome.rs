@@ -43,6 +43,8 @@ pub(super) struct Planned {
     pub(super) status: Option<ModuleStatus>,
     pub(super) requeue_after: Option<Duration>,
     pub(super) asked_clock: bool,
+    /// `finalize` has nothing left to wait for.
+    pub(super) is_done: bool,
 }
 
 impl Planned {
@@ -107,7 +109,8 @@ impl Pass<'_> {
         }
         if !unknown && !planned.lacks {
             self.plan_prunes(taken, &mut planned);
-            if self.shared.settings.prune_guard {
+            // What an object's end takes away is meant so.
+            if self.shared.settings.prune_guard && !taken.primary.meta.terminating {
                 self.guard_prunes(taken, &mut planned);
             }
         }

@@ -1,9 +1,10 @@
-//! One pass of one key: snapshot → call → plan → requests, in rounds; then the status.
+//! One pass of one key: finalizer → work outside → rounds of snapshot → call → plan → requests; then the status.
 //!
 //! If the plan writes children, the writes are answered first and the module is called again on the refreshed tables: its status is
 //! written only from a round that has nothing left to write. Else an image change would be reported Ready under the new generation before
 //! the rollout began.
 
+use super::external::or_due;
 use super::gate::Gate;
 use super::memory::KeyMemory;
 use super::outcome::Planned;
@@ -13,9 +14,10 @@ use super::worker::Line;
 use super::{Operator, QueueKey, Shared};
 use crate::api::discovery::Resource;
 use crate::apply::{Again, Applier, Slowed, StatusWrite, Step, Trouble, Written, write_status};
+use crate::module::{CallError, CallReport};
 use crate::watch::Writer;
 use futures::stream::{self, StreamExt as _};
-use operator_core::contract::{Key, ObjectName, TypeRef};
+use operator_core::contract::{Hook, Key, ObjectName, TypeRef};
 use operator_core::object::Stored;
 use operator_core::plan::canonical::Owner;
 use operator_core::reconciled::{Problem, Reason, summarize};
@@ -50,7 +52,7 @@ pub(super) enum Next {
 
 /// Everything that one pass works with.
 pub(super) struct Pass<'a> {
-    pub(super) shared: &'a Shared,
+    pub(super) shared: &'a Arc<Shared>,
     pub(super) operator: &'a Operator,
     /// The module of the whole pass.
     pub(super) serving: &'a Arc<Serving>,
@@ -60,6 +62,17 @@ pub(super) struct Pass<'a> {
     pub(super) memory: &'a mut KeyMemory,
     /// What was written, for the one line of the log.
     pub(super) written: Vec<String>,
+    /// What is in the way outside the cluster.
+    pub(super) outside: Option<Problem>,
+}
+
+/// What the rounds of a pass ask the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// `reconcile`.
+    Alive,
+    /// `finalize`: the object is being deleted.
+    Leaving,
 }
 
 impl Pass<'_> {
@@ -77,31 +90,64 @@ impl Pass<'_> {
     }
 
     fn rounds(&mut self) -> Next {
-        let mut generation = None;
+        let mut taken = match self.take() {
+            Ok(taken) => taken,
+            Err(next) => return next,
+        };
+        if taken.primary.meta.terminating {
+            return self.finalize(taken);
+        }
+        match self.hold(&taken.primary) {
+            Ok(false) => {}
+            Ok(true) => match self.take() {
+                Ok(held) => taken = held,
+                Err(next) => return next,
+            },
+            Err(next) => return next,
+        }
+        let mut due = None;
+        if self.serving.descriptor().has(Hook::External) {
+            (self.outside, due) = match self.ensure(&taken) {
+                Ok(known) => known,
+                Err(next) => return next,
+            };
+        }
+        or_due(self.converge(taken, Phase::Alive).err().unwrap_or(Next::Done), due)
+    }
+
+    /// Calls the module and carries out what it wants until nothing is left to write.
+    ///
+    /// # Errors
+    /// How the pass ends; all but the end of a module's work on an object that is being deleted, which is what it was given last.
+    pub(super) fn converge(&mut self, first: Taken, phase: Phase) -> Result<Taken, Next> {
+        let (generation, was_terminating) = (first.primary.meta.generation, first.primary.meta.terminating);
+        let mut first = Some(first);
         for _ in 0..ROUNDS {
-            let taken = match self.take() {
-                Ok(taken) => taken,
-                Err(next) => return next,
+            let taken = match first.take() {
+                Some(taken) => taken,
+                None => self.take()?,
             };
-            if *generation.get_or_insert(taken.primary.meta.generation) != taken.primary.meta.generation {
+            let meta = &taken.primary.meta;
+            if meta.generation != generation || meta.terminating != was_terminating {
                 // Edited while children were written: a pass of its own, or a burst of edits would end this one as unsettled.
-                return Next::After(Duration::ZERO);
+                return Err(Next::After(Duration::ZERO));
             }
-            let digest = taken.digest(self.serving.module.digest(), &taken.primary.meta.resource_version.to_string());
+            let digest = taken.digest(self.serving.module.digest(), &meta.resource_version.to_string());
             // Nothing that the call or the plan depends on has another version than when the last pass kept everything.
-            if self.memory.settled == Some(digest) {
+            if self.memory.settled == Some(digest) && self.outside.is_none() {
                 self.operator.metrics.calls.skipped();
-                return Next::Done;
+                return Err(Next::Done);
             }
-            let planned = match self.call_and_plan(&taken) {
-                Ok(planned) => planned,
-                Err(next) => return next,
-            };
+            let planned = self.call_and_plan(&taken, phase)?;
             let again = planned.again.or(self.shared.wait_for(self.key, planned.waits.clone()));
             if planned.steps.is_empty() && planned.prunes.is_empty() {
-                return match planned.problems.is_empty() {
-                    true => self.settle(&taken, &planned),
-                    false => self.report(&taken.primary, None, &planned.problems, again),
+                if !planned.problems.is_empty() {
+                    return Err(self.report(&taken.primary, None, &planned.problems, again));
+                }
+                return match phase {
+                    Phase::Alive => Err(self.settle(&taken, &planned)),
+                    Phase::Leaving if planned.is_done => Ok(taken),
+                    Phase::Leaving => Err(self.not_finalized(&taken, &planned)),
                 };
             }
             let (mut problems, mut again) = (planned.problems.clone(), again);
@@ -110,12 +156,12 @@ impl Pass<'_> {
                 continue;
             }
             if !problems.is_empty() {
-                return self.report(&taken.primary, None, &problems, again);
+                return Err(self.report(&taken.primary, None, &problems, again));
             }
         }
-        let Ok(taken) = self.take() else { return Next::Failed(None) };
+        let taken = self.take().map_err(|_| Next::Failed(None))?;
         let unsettled = Problem::new(Reason::Waiting, "the module wants something else each time it is called");
-        self.report(&taken.primary, None, &[unsettled], Again::BACKOFF)
+        Err(self.report(&taken.primary, None, &[unsettled], Again::BACKOFF))
     }
 
     /// Takes what the pass works on from the tables; Err where there is nothing to work on.
@@ -137,7 +183,7 @@ impl Pass<'_> {
             }
         };
         self.memory.belongs_to(&primary.meta.uid, self.shared.watches.epoch());
-        if primary.meta.terminating {
+        if primary.meta.terminating && !self.is_held(&primary) {
             // Its children are the garbage collector's; none is made again.
             self.shared.wait_for(self.key, HashSet::new());
             debug!("the object is being deleted: nothing is done about it");
@@ -161,21 +207,42 @@ impl Pass<'_> {
         }
         let schema = self.shared.schemas.revision(&descriptor.primary);
         self.memory.is_judged_by(schema);
-        Ok(Taken::new(primary, children, unavailable, schema))
+        let observation = self.shared.external.observation(self.key, &primary.meta.uid);
+        Ok(Taken::new(primary, children, unavailable, observation, schema))
     }
 
-    fn call_and_plan(&mut self, taken: &Taken) -> Result<Planned, Next> {
+    fn call_and_plan(&mut self, taken: &Taken, phase: Phase) -> Result<Planned, Next> {
         let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
         let key = Key { name: self.key.name.clone(), uid: taken.primary.meta.uid.to_string() };
-        let report = self.serving.module.reconcile(&key, &taken.for_module(), now_ms);
+        let (module, snapshot) = (&self.serving.module, taken.for_module());
+        let mut planned = match phase {
+            Phase::Alive => {
+                let (outcome, asked_clock) = self.answer(taken, module.reconcile(&key, &snapshot, now_ms))?;
+                self.plan(taken, outcome, asked_clock)?
+            }
+            Phase::Leaving => {
+                let (progress, asked_clock) = self.answer(taken, module.finalize(&key, &snapshot, now_ms))?;
+                let mut planned = self.plan(taken, progress.outcome, asked_clock)?;
+                planned.is_done = progress.done;
+                planned
+            }
+        };
+        if let Some(problem) = self.outside.clone() {
+            // When to try again is known, and woken by.
+            planned.problem(problem, Again::ON_CHANGE);
+        }
+        Ok(planned)
+    }
+
+    /// The answer of a call, and whether it depends on time; Err where there is none, which the object says by now.
+    fn answer<T>(&mut self, taken: &Taken, report: CallReport<T>) -> Result<(T, bool), Next> {
         self.operator.metrics.calls.ended(&report);
         match report.result {
-            Ok(Ok(outcome)) => self.plan(taken, outcome, report.asked_clock),
+            Ok(Ok(answer)) => Ok((answer, report.asked_clock)),
             Ok(Err(failure)) => Err(self.module_failed(taken, failure, report.asked_clock)),
             Err(error) => {
                 warn!(%error, reason = error.reason(), stopped_in = error.stopped_in(), "the call failed");
-                let problem = Problem::new(reason_of(error.reason()), error.to_string());
-                Err(self.report(&taken.primary, None, &[problem], Again::BACKOFF))
+                Err(self.report(&taken.primary, None, &[problem_of(&error)], Again::BACKOFF))
             }
         }
     }
@@ -401,15 +468,16 @@ fn identity(resource: &Resource, step: &Step) -> (TypeRef, ObjectName) {
     (resource.type_ref.clone(), name.clone())
 }
 
-fn reason_of(text: &'static str) -> Reason {
-    [
+/// What the condition says of a call without an answer.
+pub(super) fn problem_of(error: &CallError) -> Problem {
+    let text = error.reason();
+    let reasons = [
         Reason::ModuleTrapped,
         Reason::ModuleTimeout,
         Reason::ModuleOutOfMemory,
         Reason::LimitExceeded,
         Reason::InvalidOutcome,
-    ]
-    .into_iter()
-    .find(|reason| reason.as_str() == text)
-    .unwrap_or(Reason::ModuleTrapped)
+    ];
+    let reason = reasons.into_iter().find(|reason| reason.as_str() == text);
+    Problem::new(reason.unwrap_or(Reason::ModuleTrapped), error.to_string())
 }

@@ -14,6 +14,8 @@ pub(super) struct Taken {
     /// Sorted by type and name.
     children: Vec<(TypeRef, Arc<Stored>)>,
     unavailable: Vec<TypeRef>,
+    /// What `external.ensure` last observed.
+    observation: Option<Arc<str>>,
     /// Of the primary type's published schema: it decides what of a status is written.
     schema: u64,
 }
@@ -24,11 +26,12 @@ impl Taken {
         primary: Arc<Stored>,
         mut children: Vec<(TypeRef, Arc<Stored>)>,
         mut unavailable: Vec<TypeRef>,
+        observation: Option<Arc<str>>,
         schema: u64,
     ) -> Self {
         children.sort_by(|(a_type, a), (b_type, b)| (a_type, &a.meta.name).cmp(&(b_type, &b.meta.name)));
         unavailable.sort();
-        Self { primary, children, unavailable, schema }
+        Self { primary, children, unavailable, observation, schema }
     }
 
     /// Whether the module was told that this type is unavailable.
@@ -52,7 +55,7 @@ impl Taken {
             primary: Arc::clone(&self.primary.json),
             children: self.children.iter().map(live).collect(),
             related: Vec::new(),
-            observation: None,
+            observation: self.observation.clone(),
             unavailable: self.unavailable.clone(),
         }
     }
@@ -63,6 +66,7 @@ impl Taken {
         module.hash(&mut hasher);
         self.shown(|_| true).hash(&mut hasher);
         self.unavailable.hash(&mut hasher);
+        self.observation.hash(&mut hasher);
         hasher.finish()
     }
 
@@ -103,6 +107,10 @@ impl Taken {
             part("unavailable");
             part(&type_ref.api_version);
             part(&type_ref.kind);
+        }
+        if let Some(observation) = &self.observation {
+            part("observation");
+            part(observation);
         }
         let full: [u8; 32] = hash.finalize().into();
         let mut short = InputDigest::default();

@@ -54,7 +54,7 @@ pub(super) fn start(shared: &Arc<Shared>) -> std::io::Result<Vec<std::thread::Jo
 }
 
 /// Works until the queue is shut down.
-fn work(shared: &Shared, line: &Line) {
+fn work(shared: &Arc<Shared>, line: &Line) {
     while let Some(popped) = line.wait(shared.queue.next()) {
         let (before, began) = (thread_cpu(), Instant::now());
         // A fault of ours in one pass is that key's problem: it backs off, and the thread goes on.
@@ -69,7 +69,7 @@ fn work(shared: &Shared, line: &Line) {
     }
 }
 
-fn pass(shared: &Shared, line: &Line, popped: &Popped<QueueKey>) -> Next {
+fn pass(shared: &Arc<Shared>, line: &Line, popped: &Popped<QueueKey>) -> Next {
     let key = &popped.key;
     let Some(operator) = shared.operators.get(key.operator) else { return Next::Gone };
     let serving = operator.serving();
@@ -94,10 +94,21 @@ fn pass(shared: &Shared, line: &Line, popped: &Popped<QueueKey>) -> Next {
     };
     let mut memory = shared.memories.take(key);
     let writer = Writer { api: &line.api, permit: &permit, author: key };
-    let next =
-        Pass { shared, operator, serving: &serving, key, line, writer, memory: &mut memory, written: Vec::new() }.run();
-    if next != Next::Gone {
-        shared.memories.put(key.clone(), memory);
+    let next = Pass {
+        shared,
+        operator,
+        serving: &serving,
+        key,
+        line,
+        writer,
+        memory: &mut memory,
+        written: Vec::new(),
+        outside: None,
+    }
+    .run();
+    match next {
+        Next::Gone => shared.external.forget(key),
+        _ => shared.memories.put(key.clone(), memory),
     }
     next
 }

@@ -38,6 +38,20 @@ impl Child {
         self
     }
 
+    /// Its place in the order of creation: children of a later wave wait until those of all earlier ones are ready.
+    /// Defaults to 0.
+    pub fn wave(mut self, wave: u32) -> Self {
+        self.wave = wave;
+        self
+    }
+
+    /// Hands a field to somebody else, such as `spec.replicas` to an autoscaler: it is no longer applied and keeps its
+    /// live value.
+    pub fn release(mut self, path: impl Into<String>) -> Self {
+        self.release.push(path.into());
+        self
+    }
+
     /// What to do when it is no longer returned. At most what its type in `describe` allows.
     pub fn on_prune(mut self, policy: OnPrune) -> Self {
         self.on_prune = policy;

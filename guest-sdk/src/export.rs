@@ -1,24 +1,47 @@
-//! The border: what the host calls ends here and goes on in the author's [`Operator`].
+//! The border: what the host calls ends here and goes on in the author's [`Operator`] and its hooks.
 
-use crate::bindings::operator::reconciler::types::{self, Key, Snapshot};
-use crate::{Context, Descriptor, Failure, Operator, Outcome};
+#![allow(clippy::result_large_err, reason = "the shape is the contract's")]
 
-/// `describe` of the contract.
-pub fn describe<O: Operator>() -> Descriptor {
+use crate::bindings::operator::reconciler::types::{self, Key};
+use crate::bindings::working_outside::exports::operator::reconciler::external;
+use crate::{Context, Descriptor, External, Finalize, Operator, Outcome, Progress, Query, Relate, Removal, Snapshot};
+
+/// `describe` of the contract, for a module that exports these hooks.
+pub fn describe<O: Operator>(hooks: &[&str]) -> Descriptor {
     report_panics();
-    O::describe()
+    let mut descriptor = O::describe();
+    descriptor.hooks.extend(hooks.iter().map(|&hook| hook.to_owned()));
+    descriptor
 }
 
 /// `reconcile` of the contract.
-#[allow(clippy::result_large_err, reason = "the shape is the contract's")]
-pub fn reconcile<O: Operator>(key: Key, snapshot: Snapshot) -> Result<Outcome, types::Failure> {
+pub fn reconcile<O: Operator>(key: Key, snapshot: types::Snapshot) -> Result<Outcome, types::Failure> {
     report_panics();
-    Ok(call::<O>(key, snapshot)?)
+    Ok(O::reconcile(&Context::new(key, snapshot)?)?)
 }
 
-/// One call, in the author's terms.
-pub(crate) fn call<O: Operator>(key: Key, snapshot: Snapshot) -> Result<Outcome, Failure> {
-    O::reconcile(&Context::new(key, snapshot)?)
+/// `relate` of the contract.
+pub fn relate<O: Relate>(key: Key, snapshot: types::Snapshot) -> Result<Vec<Query>, types::Failure> {
+    report_panics();
+    Ok(O::relate(&Context::new(key, snapshot)?)?)
+}
+
+/// `finalize` of the contract.
+pub fn finalize<O: Finalize>(key: Key, snapshot: types::Snapshot) -> Result<Progress, types::Failure> {
+    report_panics();
+    Ok(O::finalize(&Snapshot::new(key, snapshot)?)?)
+}
+
+/// `external.ensure` of the contract.
+pub fn ensure<O: External>(key: Key, snapshot: types::Snapshot) -> Result<external::Observed, types::Failure> {
+    report_panics();
+    Ok(O::ensure(&Context::new(key, snapshot)?)?.into_contract()?)
+}
+
+/// `external.remove` of the contract.
+pub fn remove<O: External>(key: Key, snapshot: types::Snapshot) -> Result<Removal, types::Failure> {
+    report_panics();
+    Ok(O::remove(&Snapshot::new(key, snapshot)?)?)
 }
 
 /// Sends panics to the host's log: a trap alone says `unreachable`.

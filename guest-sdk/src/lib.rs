@@ -3,7 +3,9 @@
 //! An operator is a type that implements [`Operator`]: [`describe`](Operator::describe) says what it manages,
 //! [`reconcile`](Operator::reconcile) looks at one object and what exists for it, and answers what should exist. The
 //! host does the rest: watches, caches, retries, writes, owner references, leader election. A reconcile has no network, no
-//! files and a frozen clock, so the same input gives the same answer, in the cluster and in a unit test.
+//! files and a frozen clock, so the same input gives the same answer, in the cluster and in a unit test. Three hooks do
+//! what that does not cover, for operators that need it: [`Relate`] reads objects that the operator does not own,
+//! [`Finalize`] works in the cluster while an object is being deleted, [`External`] works outside the cluster.
 //!
 //! ```
 //! use operator_guest::{ChildType, Child, Condition, Context, Descriptor, Failure, Operator, Outcome, Status, TypeRef};
@@ -62,28 +64,45 @@ mod context;
 pub mod crd;
 mod descriptor;
 mod export;
+mod external;
 mod failure;
+mod finalize;
 pub mod live;
 pub mod log;
 mod metadata;
 mod operator;
 mod outcome;
+mod relate;
+mod snapshot;
 #[cfg(not(target_family = "wasm"))]
 pub mod testing;
 
-pub use bindings::exports::operator::reconciler::describe::{ChildType, Descriptor};
+pub use bindings::exports::operator::reconciler::describe::{Capability, ChildType, Descriptor, RelatedType};
+pub use bindings::finalizing::exports::operator::reconciler::finalize::Progress;
 pub use bindings::operator::reconciler::types::{
     Child, Condition, ConditionStatus, Event, EventType, OnImmutable, OnPrune, Outcome, Status, TypeRef,
 };
+pub use bindings::relating::exports::operator::reconciler::relate::{Query, Selection};
+pub use bindings::working_outside::exports::operator::reconciler::external::Removal;
 pub use context::Context;
+pub use external::{External, Observed};
 pub use failure::Failure;
+pub use finalize::Finalize;
 pub use metadata::Metadata;
 pub use operator::Operator;
+pub use relate::Relate;
+pub use snapshot::Snapshot;
 
 /// What [`operator!`] expands to; not for direct use.
 #[doc(hidden)]
 pub mod __export {
     pub use crate::bindings::exports::operator::reconciler::{describe, reconcile};
+    pub use crate::bindings::finalizing::exports::operator::reconciler::finalize;
     pub use crate::bindings::operator::reconciler::types;
-    pub use crate::export::{describe as call_describe, reconcile as call_reconcile};
+    pub use crate::bindings::relating::exports::operator::reconciler::relate;
+    pub use crate::bindings::working_outside::exports::operator::reconciler::external;
+    pub use crate::export::{
+        describe as call_describe, ensure as call_ensure, finalize as call_finalize, reconcile as call_reconcile,
+        relate as call_relate, remove as call_remove,
+    };
 }

@@ -36,7 +36,7 @@ pub trait Live<'a>: Deserialize<'a> {
     const KIND: &'static str;
 }
 
-/// A live child, not yet decoded.
+/// A live object, a child or a related one, not yet decoded.
 #[derive(Clone, Copy, Debug)]
 pub struct LiveObject<'a>(&'a Object);
 
@@ -68,11 +68,11 @@ impl<'a> LiveObject<'a> {
     /// Decodes the whole object.
     ///
     /// # Errors
-    /// `UndecodableChild`, terminal, naming the object.
+    /// `UndecodableObject`, terminal, naming the object.
     pub fn read<T: Deserialize<'a>>(&self) -> Result<T, Failure> {
         // Not `decode`: following the path costs an allocation for each key of an object that is mostly ignored.
         serde_json::from_str(&self.0.json).map_err(|error| {
-            Failure::terminal("UndecodableChild", format!("live {} {}: {error}", self.0.kind, self.0.name))
+            Failure::terminal("UndecodableObject", format!("live {} {}: {error}", self.0.kind, self.0.name))
         })
     }
 }

@@ -21,6 +21,8 @@ pub struct Metadata {
     pub generation: i64,
     /// When it was created, in RFC 3339.
     pub creation_timestamp: Option<String>,
+    /// When it is to be deleted, in RFC 3339; None unless it is being deleted.
+    pub deletion_timestamp: Option<String>,
     /// Its labels.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,

@@ -26,15 +26,19 @@ pub trait Operator: Sized + 'static {
 
 /// Exports an [`Operator`] as a module. Once in a crate, beside the type; on targets other than Wasm it only checks
 /// that the type is an operator.
+///
+/// Hooks are exported where they are named, and then alone said in the descriptor:
+/// `operator!(Site, hooks: [finalize, external])`, with `relate` for [`Relate`](crate::Relate), `finalize` for
+/// [`Finalize`](crate::Finalize) and `external` for [`External`](crate::External).
 #[macro_export]
 macro_rules! operator {
-    ($operator:ty $(,)?) => {
+    ($operator:ty $(, hooks: [$($hook:ident),+ $(,)?])? $(,)?) => {
         const _: () = {
             struct Module;
 
             impl $crate::__export::describe::Guest for Module {
                 fn describe() -> $crate::Descriptor {
-                    $crate::__export::call_describe::<$operator>()
+                    $crate::__export::call_describe::<$operator>(&[$($(stringify!($hook)),+)?])
                 }
             }
 
@@ -48,7 +52,61 @@ macro_rules! operator {
             }
 
             #[cfg(target_family = "wasm")]
-    $crate::bindings::export!(Module with_types_in $crate::bindings);
+            $crate::bindings::export!(Module with_types_in $crate::bindings);
+
+            $($($crate::__hook!($hook, Module, $operator);)+)?
         };
+    };
+}
+
+/// One hook of [`operator!`].
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __hook {
+    (relate, $module:ident, $operator:ty) => {
+        impl $crate::__export::relate::Guest for $module {
+            fn relate(
+                key: $crate::__export::types::Key,
+                snapshot: $crate::__export::types::Snapshot,
+            ) -> ::core::result::Result<::std::vec::Vec<$crate::Query>, $crate::__export::types::Failure> {
+                $crate::__export::call_relate::<$operator>(key, snapshot)
+            }
+        }
+
+        #[cfg(target_family = "wasm")]
+        $crate::bindings::relating::export!($module with_types_in $crate::bindings::relating);
+    };
+    (finalize, $module:ident, $operator:ty) => {
+        impl $crate::__export::finalize::Guest for $module {
+            fn finalize(
+                key: $crate::__export::types::Key,
+                snapshot: $crate::__export::types::Snapshot,
+            ) -> ::core::result::Result<$crate::Progress, $crate::__export::types::Failure> {
+                $crate::__export::call_finalize::<$operator>(key, snapshot)
+            }
+        }
+
+        #[cfg(target_family = "wasm")]
+        $crate::bindings::finalizing::export!($module with_types_in $crate::bindings::finalizing);
+    };
+    (external, $module:ident, $operator:ty) => {
+        impl $crate::__export::external::Guest for $module {
+            fn ensure(
+                key: $crate::__export::types::Key,
+                snapshot: $crate::__export::types::Snapshot,
+            ) -> ::core::result::Result<$crate::__export::external::Observed, $crate::__export::types::Failure> {
+                $crate::__export::call_ensure::<$operator>(key, snapshot)
+            }
+
+            fn remove(
+                key: $crate::__export::types::Key,
+                snapshot: $crate::__export::types::Snapshot,
+            ) -> ::core::result::Result<$crate::Removal, $crate::__export::types::Failure> {
+                $crate::__export::call_remove::<$operator>(key, snapshot)
+            }
+        }
+
+        #[cfg(target_family = "wasm")]
+        $crate::bindings::working_outside::export!($module with_types_in $crate::bindings::working_outside);
     };
 }

@@ -26,14 +26,20 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-use crate::bindings::operator::reconciler::types::{Key, Object, Snapshot};
-use crate::{Failure, Operator, Outcome, Status, TypeRef, clock, export};
+use crate::bindings::operator::reconciler::types;
+use crate::bindings::operator::reconciler::types::{Key, Object, Related};
+use crate::{
+    Context, External, Failure, Finalize, Observed, Operator, Outcome, Progress, Query, Relate, Removal, Snapshot,
+    Status, TypeRef, clock,
+};
 
-/// One call of `reconcile`.
+/// One call of `reconcile` or of a hook.
 #[derive(Clone, Debug)]
 pub struct Call {
     primary: Value,
     children: Vec<Object>,
+    related: Vec<Related>,
+    observation: Option<Value>,
     unavailable: Vec<TypeRef>,
     now: SystemTime,
 }
@@ -41,19 +47,33 @@ pub struct Call {
 impl Call {
     /// A call for this object, which has no children yet. The clock stands at the Unix epoch.
     pub fn new(primary: Value) -> Self {
-        Self { primary, children: Vec::new(), unavailable: Vec::new(), now: SystemTime::UNIX_EPOCH }
+        Self {
+            primary,
+            children: Vec::new(),
+            related: Vec::new(),
+            observation: None,
+            unavailable: Vec::new(),
+            now: SystemTime::UNIX_EPOCH,
+        }
     }
 
     /// Adds a live child.
     pub fn child(mut self, object: Value) -> Self {
-        let text = |pointer| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-        self.children.push(Object {
-            api_version: text("/apiVersion").expect("a child has an apiVersion"),
-            kind: text("/kind").expect("a child has a kind"),
-            namespace: text("/metadata/namespace"),
-            name: text("/metadata/name").expect("a child has a name"),
-            json: object.to_string(),
-        });
+        self.children.push(live(&object));
+        self
+    }
+
+    /// Adds what a query of [`Relate`] found.
+    pub fn related(mut self, query: impl Into<String>, objects: impl IntoIterator<Item = Value>) -> Self {
+        let mut objects: Vec<Object> = objects.into_iter().map(|object| live(&object)).collect();
+        objects.sort_by(|a, b| identity(a).cmp(&identity(b)));
+        self.related.push(Related { query: query.into(), objects, truncated: false });
+        self
+    }
+
+    /// Sets what [`External::ensure`] last told.
+    pub fn observation(mut self, observation: Value) -> Self {
+        self.observation = Some(observation);
         self
     }
 
@@ -73,7 +93,54 @@ impl Call {
     ///
     /// # Errors
     /// What the operator answered.
-    pub fn reconcile<O: Operator>(mut self) -> Result<Outcome, Failure> {
+    pub fn reconcile<O: Operator>(self) -> Result<Outcome, Failure> {
+        O::reconcile(&self.context()?)
+    }
+
+    /// Calls its hook `relate`, with what earlier queries found.
+    ///
+    /// # Errors
+    /// What the operator answered.
+    pub fn relate<O: Relate>(self) -> Result<Vec<Query>, Failure> {
+        O::relate(&self.context()?)
+    }
+
+    /// Calls its hook `finalize`.
+    ///
+    /// # Errors
+    /// What the operator answered.
+    pub fn finalize<O: Finalize>(self) -> Result<Progress, Failure> {
+        O::finalize(&self.snapshot()?)
+    }
+
+    /// Calls `ensure` of its hook `external`.
+    ///
+    /// # Errors
+    /// What the operator answered.
+    pub fn ensure<O: External>(self) -> Result<Observed<O::Observation>, Failure> {
+        O::ensure(&self.context()?)
+    }
+
+    /// Calls `remove` of its hook `external`.
+    ///
+    /// # Errors
+    /// What the operator answered.
+    pub fn remove<O: External>(self) -> Result<Removal, Failure> {
+        O::remove(&self.snapshot()?)
+    }
+
+    fn context<O: Operator>(self) -> Result<Context<O>, Failure> {
+        let (key, contents) = self.into_contract();
+        Context::new(key, contents)
+    }
+
+    fn snapshot<O: Operator>(self) -> Result<Snapshot<O>, Failure> {
+        let (key, contents) = self.into_contract();
+        Snapshot::new(key, contents)
+    }
+
+    /// Sets the clock and gives what the host would.
+    fn into_contract(mut self) -> (Key, types::Snapshot) {
         let since_epoch = self.now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
         clock::imports::set(u64::try_from(since_epoch.as_millis()).expect("a time of this age of the world"));
         self.children.sort_by(|a, b| identity(a).cmp(&identity(b)));
@@ -83,15 +150,27 @@ impl Call {
             name: text("/metadata/name").expect("the primary has a name"),
             uid: text("/metadata/uid").unwrap_or_default(),
         };
-        let snapshot = Snapshot {
+        let contents = types::Snapshot {
             primary: self.primary.to_string(),
             children: self.children,
-            related: Vec::new(),
-            observation: None,
+            related: self.related,
+            observation: self.observation.map(|observation| observation.to_string()),
             unavailable: self.unavailable,
             extensions: Vec::new(),
         };
-        export::call::<O>(key, snapshot)
+        (key, contents)
+    }
+}
+
+/// A live object as a snapshot carries it.
+fn live(object: &Value) -> Object {
+    let text = |pointer| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    Object {
+        api_version: text("/apiVersion").expect("a live object has an apiVersion"),
+        kind: text("/kind").expect("a live object has a kind"),
+        namespace: text("/metadata/namespace"),
+        name: text("/metadata/name").expect("a live object has a name"),
+        json: object.to_string(),
     }
 }
 

@@ -117,7 +117,7 @@ fn a_live_child_is_found_by_type_name_and_namespace() {
 fn a_live_child_that_does_not_decode_is_named() {
     let failure = painter().child(paint("art", json!({ "color": 5 }))).reconcile::<Painter>().unwrap_err();
     assert!(failure.terminal);
-    assert_eq!(failure.reason, "UndecodableChild");
+    assert_eq!(failure.reason, "UndecodableObject");
     assert!(failure.message.starts_with("live ConfigMap paint: "), "{failure}");
 }
 

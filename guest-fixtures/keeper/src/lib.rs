@@ -4,124 +4,67 @@
 //! not be done (`waits`). `spec.outside` says what `ensure` observes (`observation`, `recheckMs`) or fails with (`failure`), and what
 //! `remove` fails with (`removeFailure`) or waits for (`removeWaits`). The observation is shown in the status.
 
-wit_bindgen::generate!({
-    inline: "
-        package fixtures:keeper;
-        world module {
-            include operator:reconciler/reconciler@0.1.0;
-            include operator:reconciler/finalizing@0.1.0;
-            include operator:reconciler/working-outside@0.1.0;
-        }
-    ",
-    path: "../../wit",
-    generate_all,
-});
+use std::time::Duration;
 
-use exports::operator::reconciler::{describe, external, finalize, reconcile};
-use operator::reconciler::types::{
-    Child, Failure, Key, OnImmutable, OnPrune, Outcome, Snapshot, Status, TypeRef,
+use operator_guest::{
+    Child, ChildType, Context, Descriptor, External, Failure, Finalize, Observed, Operator, Outcome, Progress, Removal,
+    Snapshot, Status, TypeRef,
 };
 use serde_json::{Value, json};
 
 struct Keeper;
 
-export!(Keeper);
+operator_guest::operator!(Keeper, hooks: [finalize, external]);
 
-impl describe::Guest for Keeper {
-    fn describe() -> describe::Descriptor {
-        let child = |api_version: &str, kind: &str| describe::ChildType {
-            api_version: api_version.into(),
-            kind: kind.into(),
-            on_immutable: OnImmutable::Fail,
-            on_prune: OnPrune::Delete,
-            any_namespace: false,
-            optional: false,
+impl Operator for Keeper {
+    type Spec = Value;
+    type Status = Value;
+
+    fn describe() -> Descriptor {
+        Descriptor::new("keeper", "0.1.0", TypeRef::new("fixtures.example.com/v1", "Keeper"))
+            .child(ChildType::new("v1", "ConfigMap"))
+            .crd(include_str!("../../crds/keepers.json"))
+    }
+
+    fn reconcile(ctx: &Context<Self>) -> Result<Outcome, Failure> {
+        let status = Status::new(&json!({ "observation": ctx.observation()? }))?;
+        Ok(Outcome::new(children(&ctx.spec()["children"])).status(status))
+    }
+}
+
+impl Finalize for Keeper {
+    fn finalize(object: &Snapshot<Self>) -> Result<Progress, Failure> {
+        let plan = &object.spec()?["onDelete"];
+        fail(&plan["failure"])?;
+        let outcome = match &plan["children"] {
+            Value::Null => Outcome::waiting(),
+            wanted => Outcome::new(children(wanted)),
         };
-        describe::Descriptor {
-            name: "keeper".into(),
-            version: "0.1.0".into(),
-            primary: TypeRef { api_version: "fixtures.example.com/v1".into(), kind: "Keeper".into() },
-            children: vec![child("v1", "ConfigMap")],
-            related: Vec::new(),
-            condition_types: Vec::new(),
-            crds: vec![include_str!("../../crds/keepers.json").into()],
-            capabilities: Vec::new(),
-            hooks: vec!["finalize".into(), "external".into()],
-            field_manager: None,
-            replaces_managers: Vec::new(),
-            finalizer: None,
-            extensions: Vec::new(),
-        }
+        Ok(Progress { done: plan["waits"] != true, outcome })
     }
 }
 
-impl reconcile::Guest for Keeper {
-    fn reconcile(_: Key, snapshot: Snapshot) -> Result<Outcome, Failure> {
-        let spec = spec(&snapshot);
-        let seen = snapshot.observation.as_deref().map_or(Value::Null, parse);
-        let status = Status { fields: json!({ "observation": seen }).to_string(), conditions: Vec::new() };
-        Ok(Outcome { status: Some(status), ..outcome(children(&spec["children"])) })
-    }
-}
+impl External for Keeper {
+    type Observation = Value;
 
-impl finalize::Guest for Keeper {
-    fn finalize(_: Key, snapshot: Snapshot) -> Result<finalize::Progress, Failure> {
-        let plan = &spec(&snapshot)["onDelete"];
+    fn ensure(ctx: &Context<Self>) -> Result<Observed<Value>, Failure> {
+        let plan = &ctx.spec()["outside"];
         fail(&plan["failure"])?;
-        let outcome = outcome(plan["children"].as_array().and_then(|_| children(&plan["children"])));
-        Ok(finalize::Progress { done: plan["waits"] != true, outcome })
-    }
-}
-
-impl external::Guest for Keeper {
-    fn ensure(_: Key, snapshot: Snapshot) -> Result<external::Observed, Failure> {
-        let plan = &spec(&snapshot)["outside"];
-        fail(&plan["failure"])?;
-        let observation = plan["observation"].to_string();
-        Ok(external::Observed { observation, recheck_after: plan["recheckMs"].as_u64() })
+        let recheck_after = plan["recheckMs"].as_u64().map(Duration::from_millis);
+        Ok(Observed { observation: plan["observation"].clone(), recheck_after })
     }
 
-    fn remove(_: Key, snapshot: Snapshot) -> Result<external::Removal, Failure> {
-        let plan = &spec(&snapshot)["outside"];
+    fn remove(object: &Snapshot<Self>) -> Result<Removal, Failure> {
+        let plan = &object.spec()?["outside"];
         fail(&plan["removeFailure"])?;
-        let waits = plan["removeWaits"].as_str();
-        Ok(external::Removal { done: waits.is_none(), message: waits.unwrap_or_default().into(), retry_after: None })
+        Ok(plan["removeWaits"].as_str().map_or_else(Removal::done, Removal::waiting))
     }
-}
-
-fn parse(text: &str) -> Value {
-    serde_json::from_str(text).expect("the host gives JSON")
-}
-
-fn spec(snapshot: &Snapshot) -> Value {
-    parse(&snapshot.primary)["spec"].take()
 }
 
 fn fail(message: &Value) -> Result<(), Failure> {
-    let Some(message) = message.as_str() else { return Ok(()) };
-    Err(Failure {
-        terminal: false,
-        reason: "AsTold".into(),
-        message: message.into(),
-        retry_after: None,
-        status: None,
-        events: Vec::new(),
-        extensions: Vec::new(),
-    })
+    message.as_str().map_or(Ok(()), |message| Err(Failure::retry("AsTold", message)))
 }
 
-fn children(objects: &Value) -> Option<Vec<Child>> {
-    let child = |object: &Value| Child {
-        object: object.to_string(),
-        on_immutable: OnImmutable::Fail,
-        on_prune: OnPrune::Delete,
-        wave: 0,
-        release: Vec::new(),
-        extensions: Vec::new(),
-    };
-    Some(objects.as_array().into_iter().flatten().map(child).collect())
-}
-
-fn outcome(children: Option<Vec<Child>>) -> Outcome {
-    Outcome { children, status: None, events: Vec::new(), requeue_after: None, extensions: Vec::new() }
+fn children(objects: &Value) -> Vec<Child> {
+    objects.as_array().into_iter().flatten().cloned().map(Child::new).collect()
 }

@@ -1,9 +1,11 @@
 //! An object's end: the finalizer that waits for the module's work in the cluster and outside of it.
 
 use operator_e2e::client::{CONFIG_MAPS, Resource};
+use operator_e2e::cluster::ADMIN;
 use operator_e2e::expect::SOON;
+use operator_e2e::host::operator;
 use operator_e2e::objects::{KEEPERS, condition, config_map};
-use operator_e2e::{Result, Stage, eventually, modules};
+use operator_e2e::{Cluster, Result, Stage, eventually, modules};
 use serde_json::{Value, json};
 
 const FINALIZER: &str = "fixtures.example.com/keeper";
@@ -197,5 +199,56 @@ async fn a_paused_object_is_not_cleaned_up_until_it_goes_on() -> Result<()> {
     assert_eq!(finalizers(&keepers.0.get(&KEEPERS, "a").await?), [FINALIZER]);
     keepers.patch("a", json!({"metadata": {"annotations": {"operatorhost.dev/paused": null}}})).await?;
     keepers.0.gone(&KEEPERS, "a").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn release_shows_what_it_would_do_waits_for_no_host_and_lets_go() -> Result<()> {
+    let module = modules::fixture("keeper").await?;
+    let file = module.to_str().expect("UTF-8");
+    let of_lease = format!("--leader-election-namespace={}", Cluster::shared().await.namespace("release-lease").await?);
+    let election = [
+        "--leader-elect",
+        &of_lease,
+        "--leader-election-lease-duration=3s",
+        "--leader-election-renew-deadline=2s",
+        "--leader-election-retry-period=500ms",
+    ];
+    let mut keepers = Keepers(Stage::open("release", &module, &election).await?);
+    keepers.0.host.wait_ready().await?;
+    for name in ["a", "b"] {
+        keepers.create(name, json!({"outside": {"removeFailure": "the provider is gone"}})).await?;
+        keepers.0.settled(&KEEPERS, name).await;
+    }
+    keepers.delete(&KEEPERS, "a").await?;
+    keepers.says("a", "AsTold").await;
+
+    let admin = keepers.0.cluster.kubeconfig(ADMIN)?;
+    let namespace = &keepers.0.namespace.clone();
+    let scope = [format!("--namespace={namespace}"), format!("--installation-id={namespace}")];
+    let command = ["release", "--module", file, &scope[0], &scope[1]];
+    let command: Vec<&str> = command.into_iter().chain(election).collect();
+    let dry: Vec<&str> = command.iter().copied().chain(["--dry-run"]).collect();
+    let shown = operator(&dry, Some(&admin)).await?;
+    assert_eq!(shown.code, 0, "{}", shown.stderr);
+    assert!(shown.stdout.contains("2 of keepers.fixtures.example.com carry the finalizer"), "{}", shown.stdout);
+    assert!(
+        shown.stdout.contains(&format!("Keeper {namespace}/a, being deleted: would be let go of")),
+        "{}",
+        shown.stdout
+    );
+    assert_eq!(finalizers(&keepers.0.get(&KEEPERS, "b").await?), [FINALIZER], "nothing was written");
+
+    let refused = operator(&command, Some(&admin)).await?;
+    assert_eq!(refused.code, 1, "a host holds the Lease: {}", refused.stdout);
+    assert!(refused.stderr.contains("a host runs. Stop it first"), "{}", refused.stderr);
+
+    keepers.0.host.sigterm().await?;
+    let released = operator(&command, Some(&admin)).await?;
+    assert_eq!(released.code, 0, "{}", released.stderr);
+    keepers.0.gone(&KEEPERS, "a").await;
+    assert_eq!(finalizers(&keepers.0.get(&KEEPERS, "b").await?), Vec::<&str>::new());
+    let again = operator(&command, Some(&admin)).await?;
+    assert!(again.stdout.starts_with("0 of keepers"), "{}", again.stdout);
     Ok(())
 }

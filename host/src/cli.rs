@@ -1,11 +1,13 @@
 //! The command line: one file a subcommand. Exit codes: 0 done, 1 failed (every error listed), 2 usage.
 
+mod cluster;
 mod crd;
 mod host;
 mod inspect;
 mod lead;
 mod modules;
 mod rbac;
+mod release;
 mod units;
 
 use crate::module;
@@ -35,6 +37,8 @@ enum Command {
     Inspect(inspect::InspectArgs),
     /// Print the rights that the host needs for a module, and no more, for `kubectl apply -f -`
     Rbac(rbac::RbacArgs),
+    /// Take a module's finalizer off every object that carries it: what it would have cleaned up stays as it is
+    Release(Box<release::ReleaseArgs>),
     /// Compile one module; the host runs this in a child process with limits
     #[command(hide = true)]
     Compile(module::CompileArgs),
@@ -73,6 +77,7 @@ pub fn main() -> ExitCode {
         Command::Crd(args) => crd::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Rbac(args) => rbac::run(&args),
+        Command::Release(args) => release::run(*args),
         Command::Compile(args) => return module::compile_main(&args),
     };
     match result {

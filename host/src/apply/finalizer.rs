@@ -8,6 +8,7 @@ use crate::api::{self, ApiError, Write};
 use crate::watch::{Watches, Writer};
 use http::Method;
 use operator_core::answer::{Class, Verb, classify, message};
+use operator_core::contract::ObjectName;
 use operator_core::object::Stored;
 use operator_core::reconciled::{Problem, Reason};
 use serde_json::{Value, json};
@@ -48,6 +49,17 @@ pub(crate) fn patch(primary: &Stored, finalizer: &str, change: FinalizerChange) 
     }
 }
 
+/// The request that sends it.
+pub(crate) fn request<'a>(resource: &'a Resource, manager: &str, name: &'a ObjectName, patch: &Value) -> Write<'a> {
+    Write {
+        method: Method::PATCH,
+        path: format!("{}?fieldManager={}", resource.object(name), escape(manager)),
+        content_type: api::JSON_PATCH,
+        body: patch.to_string(),
+        about: about(resource, Verb::JsonPatch { tested: true }, name),
+    }
+}
+
 /// Sends the change. Ok(None): the list is another one by now, of which the watch will tell.
 ///
 /// # Errors
@@ -63,14 +75,8 @@ pub(crate) async fn change(
 ) -> Result<Option<Arc<Stored>>, Trouble> {
     let Some(patch) = patch(primary, finalizer, change) else { return Ok(None) };
     let name = &primary.meta.name;
-    let about = about(resource, Verb::JsonPatch { tested: true }, name);
-    let write = Write {
-        method: Method::PATCH,
-        path: format!("{}?fieldManager={}", resource.object(name), escape(manager)),
-        content_type: api::JSON_PATCH,
-        body: patch.to_string(),
-        about,
-    };
+    let write = request(resource, manager, name, &patch);
+    let about = write.about;
     let trouble = |text: &str, again| Trouble {
         problem: Problem::new(Reason::ApplyFailed, format!("finalizer {finalizer}: {text}")),
         again,

@@ -1,5 +1,6 @@
 //! `operator host`: load the modules, connect, run until a signal, drain.
 
+use super::cluster::ClusterArgs;
 use super::lead::LeaderElectionArgs;
 use super::modules::{Loaded, ModuleArgs};
 use super::{misuse, say, units};
@@ -13,7 +14,6 @@ use crate::reconcile::{Controller, Settings};
 use clap::{ArgAction, Args};
 use operator_core::backoff::Bucket;
 use operator_core::lead::Standing;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,25 +43,8 @@ pub(super) struct HostArgs {
     )]
     watch: bool,
 
-    /// Path of a kubeconfig file [default: $KUBECONFIG, ~/.kube/config, or the pod's service account]
-    #[arg(long, env = "OPERATOR_KUBECONFIG", value_name = "FILE", help_heading = "Cluster")]
-    kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig [default: its current-context]
-    #[arg(long, env = "OPERATOR_CONTEXT", value_name = "NAME", help_heading = "Cluster")]
-    context: Option<String>,
-    /// Namespace to work in. May be given several times [default: all]
-    #[arg(
-        short,
-        long = "namespace",
-        env = "OPERATOR_NAMESPACE",
-        value_name = "NAME",
-        value_delimiter = ',', value_parser = units::namespace,
-        help_heading = "Cluster"
-    )]
-    namespaces: Vec<String>,
-    /// Tells the children of this installation from those of another in the same cluster
-    #[arg(long, env = "OPERATOR_INSTALLATION_ID", value_name = "ID", default_value = "default", value_parser = installation_id, help_heading = "Cluster")]
-    installation_id: String,
+    #[command(flatten)]
+    cluster: ClusterArgs,
 
     /// Objects worked on at the same time
     #[arg(long, env = "OPERATOR_WORKERS", value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256), help_heading = "Work queue")]
@@ -124,22 +107,10 @@ pub(super) struct HostArgs {
     shutdown_timeout: Duration,
 }
 
-/// A label value that is not empty (apimachinery `validation.IsValidLabelValue`).
-fn installation_id(text: &str) -> Result<String, String> {
-    let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-    let edge = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
-    let bytes = text.as_bytes();
-    if bytes.len() <= 63 && edge(bytes.first()) && edge(bytes.last()) && bytes.iter().copied().all(inner) {
-        Ok(text.to_owned())
-    } else {
-        Err("expected a label value: at most 63 letters, digits, '-', '_' or '.', a letter or digit at each end".into())
-    }
-}
-
 /// Runs until a signal. 0: drained after SIGTERM or SIGINT; 1: the start failed, the Lease was lost, the drain timed out, or a second signal
 /// came.
 pub(super) fn run(args: HostArgs) -> ExitCode {
-    let election = args.leader_election.config(&args.installation_id).unwrap_or_else(|error| misuse(&error));
+    let election = args.leader_election.config(&args.cluster.installation_id).unwrap_or_else(|error| misuse(&error));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         // Looks at files and names are rare: a thread that waits for the next one is memory for nothing.
@@ -221,10 +192,11 @@ fn start(args: &HostArgs, election: Option<Config>, handle: Handle) -> Result<Ho
     if let Ok(Loaded { modules, errors: failed, .. }) = &loaded {
         errors.extend_from_slice(failed);
         errors.extend(module::conflicts(modules));
-        errors.extend(modules.iter().flat_map(|module| module::misplaced(module.descriptor(), &args.namespaces)));
+        errors
+            .extend(modules.iter().flat_map(|module| module::misplaced(module.descriptor(), &args.cluster.namespaces)));
     }
     let permits = if election.is_some() { Permits::while_leading() } else { Permits::always() };
-    let api = handle.block_on(connect(args.kubeconfig.as_deref(), args.context.as_deref(), &permits));
+    let api = handle.block_on(connect(args.cluster.kubeconfig.as_deref(), args.cluster.context.as_deref(), &permits));
     let api = api.map_err(|error| errors.push(format!("{error:#}")));
     let mut listen = |flag, address| listen(flag, address, &handle).map_err(|error| errors.push(error));
     let health_listener = listen("--health-probe-bind-address", &args.health_probe_bind_address);
@@ -244,8 +216,8 @@ fn start(args: &HostArgs, election: Option<Config>, handle: Handle) -> Result<Ho
         return Err(vec![format!("{error:#}")]);
     }
     let settings = Settings {
-        installation: args.installation_id.clone(),
-        namespaces: args.namespaces.clone(),
+        installation: args.cluster.installation_id.clone(),
+        namespaces: args.cluster.namespaces.clone(),
         workers: usize::from(args.workers),
         resync: args.resync,
         retries: args.retry_qps.and_then(|qps| Bucket::new(qps, args.retry_burst)),

@@ -50,16 +50,33 @@ impl LeaderElectionArgs {
     /// # Errors
     /// Wrong usage, in words for the user.
     pub(super) fn config(&self, installation: &str) -> Result<Option<Config>, String> {
-        let in_cluster = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
-        self.config_in(installation, in_cluster.then_some(Path::new(SERVICE_ACCOUNT)))
+        self.config_if_on(installation, pod())
     }
 
-    /// `pod` is the folder of the pod's service account, if the process runs in one.
-    fn config_in(&self, installation: &str, pod: Option<&Path>) -> Result<Option<Config>, String> {
+    fn config_if_on(&self, installation: &str, pod: Option<&Path>) -> Result<Option<Config>, String> {
         let pod = pod.filter(|folder| folder.join("token").is_file());
         if !self.leader_elect.unwrap_or(pod.is_some()) {
             return Ok(None);
         }
+        self.config_in(installation, pod).map(Some)
+    }
+
+    /// The same for a command that writes once: it takes the Lease unless told that no host does.
+    ///
+    /// # Errors
+    /// Wrong usage, in words for the user.
+    pub(super) fn config_of_command(&self, installation: &str) -> Result<Option<Config>, String> {
+        if self.leader_elect == Some(false) {
+            return Ok(None);
+        }
+        let config = self.config_in(installation, pod());
+        config
+            .map(Some)
+            .map_err(|error| format!("{error} (or --leader-elect=false, where no host takes part in an election)"))
+    }
+
+    /// `pod` is the folder of the pod's service account, if the process runs in one.
+    fn config_in(&self, installation: &str, pod: Option<&Path>) -> Result<Config, String> {
         let name = match &self.leader_election_id {
             Some(name) => name.clone(),
             None => units::object_name(&format!("operator-host-{installation}"))
@@ -79,8 +96,14 @@ impl LeaderElectionArgs {
         )
         .map_err(|error| format!("--leader-election-lease-duration, -renew-deadline and -retry-period: {error}"))?;
         let allow_older_module = self.allow_older_module;
-        Ok(Some(Config { namespace, name, identity: identity(), timing, allow_older_module }))
+        Ok(Config { namespace, name, identity: identity(), timing, allow_older_module })
     }
+}
+
+/// The folder of the pod's service account, if the process runs in one.
+fn pod() -> Option<&'static Path> {
+    let in_cluster = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+    in_cluster.then_some(Path::new(SERVICE_ACCOUNT))
 }
 
 #[cfg(test)]
@@ -96,7 +119,7 @@ mod tests {
 
     fn config(args: &[&str], pod: Option<&Path>) -> Result<Option<Config>, String> {
         let args = Cli::parse_from(std::iter::once(&"operator").chain(args)).args;
-        args.config_in("default", pod)
+        args.config_if_on("default", pod)
     }
 
     /// A folder as the kubelet mounts it.
@@ -142,7 +165,7 @@ mod tests {
     #[test]
     fn an_installation_whose_id_is_no_name_needs_an_id_of_its_own() {
         let args = Cli::parse_from(["operator", "--leader-elect", "--leader-election-namespace=a"]).args;
-        let error = args.config_in("Team_A", None).expect_err("no name");
+        let error = args.config_if_on("Team_A", None).expect_err("no name");
         assert!(error.contains("--leader-election-id") && error.contains("operator-host-Team_A"), "{error}");
     }
 

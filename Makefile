@@ -56,8 +56,8 @@ test-guests: targets control-plane cargo-component ## WebApp in every form that 
 	cargo test --workspace --test module --test guide -- --include-ignored webapp guide
 
 .PHONY: crds
-crds: ## Generate crds/ anew from the types in guest-webapp
-	UPDATE_CRDS=1 cargo test --quiet -p webapp crd
+crds: ## Generate the CustomResourceDefinitions anew from the types of the guests
+	UPDATE_CRDS=1 cargo test --quiet -p webapp -p webapp-apps crd
 
 .PHONY: cluster
 cluster: control-plane ## A real control plane for a person; prints its kubeconfig, stops with Ctrl-C

@@ -21,6 +21,15 @@ pub async fn webapp() -> crate::Result<&'static Path> {
     Ok(MODULE.get_or_try_init(|| build("webapp")).await?)
 }
 
+/// The WebApp module of `examples/webapp-apps`, built once for all tests of this process.
+///
+/// # Errors
+/// When it does not build.
+pub async fn webapp_apps() -> crate::Result<&'static Path> {
+    static MODULE: OnceCell<PathBuf> = OnceCell::const_new();
+    Ok(MODULE.get_or_try_init(|| build("webapp-apps")).await?)
+}
+
 /// A module of `guest-fixtures`, such as `probe`; all of them are built once for all tests of this process.
 ///
 /// # Errors

@@ -68,6 +68,17 @@ impl<O: Operator> Snapshot<O> {
         Ok(primary.status)
     }
 
+    /// The generation that the status was last written for; 0 while there is none. Where it is not
+    /// [`metadata().generation`](Metadata::generation), nobody was told yet how the present spec fares.
+    ///
+    /// # Errors
+    /// `InvalidStatus`, terminal, naming the field: somebody else wrote it.
+    pub fn observed_generation(&self) -> Result<i64, Failure> {
+        let primary: Reported<Observed> =
+            decode(&self.contents.primary).map_err(|error| Failure::terminal("InvalidStatus", error))?;
+        Ok(primary.status.map_or(0, |status| status.observed_generation))
+    }
+
     /// The child of this type and name in the primary's namespace; None when there is none that this primary controls.
     ///
     /// # Errors
@@ -116,4 +127,11 @@ struct Specified<S> {
 #[derive(Deserialize)]
 struct Reported<S> {
     status: Option<S>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Observed {
+    #[serde(default)]
+    observed_generation: i64,
 }

@@ -157,6 +157,7 @@ impl Operator for Mirror {
             "labels": metadata.labels,
             "spec": ctx.spec(),
             "before": before,
+            "observed": ctx.observed_generation()?,
             "children": ctx.children().map(|child| child.name()).collect::<Vec<_>>(),
             "unavailable": ctx.unavailable().iter().map(|missing| &missing.kind).collect::<Vec<_>>(),
             "now": ctx.now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() as u64,
@@ -175,7 +176,7 @@ fn mirror(status: Value) -> Call {
 
 #[test]
 fn the_context_shows_the_object_its_children_what_is_unavailable_and_the_time() {
-    let call = mirror(json!({ "seen": "red", "colors": 1, "conditions": [] }))
+    let call = mirror(json!({ "seen": "red", "colors": 1, "observedGeneration": 2, "conditions": [] }))
         .child(paint("art", json!({})))
         .unavailable(TypeRef::new("example.com/v1", "Canvas"))
         .now(SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123));
@@ -189,6 +190,7 @@ fn the_context_shows_the_object_its_children_what_is_unavailable_and_the_time() 
             "labels": { "team": "blue" },
             "spec": { "any": 1 },
             "before": { "seen": "red", "colors": 1 },
+            "observed": 2,
             "children": ["paint"],
             "unavailable": ["Canvas"],
             "now": 1_700_000_000_123_u64,

@@ -10,6 +10,9 @@ pub const DESIRED_ANNOTATION: &str = "operatorhost.dev/desired";
 pub const ON_PRUNE_ANNOTATION: &str = "operatorhost.dev/on-prune";
 /// Value of [`ON_PRUNE_ANNOTATION`].
 pub const ORPHAN: &str = "orphan";
+/// Annotation on children that an owner reference can't reach, in another namespace than their primary's or in none: the primary that
+/// controls them, as its type, its name and its uid (`WebApp.example.com/v1 shop/api 4dd6…`).
+pub const CONTROLLER_ANNOTATION: &str = "operatorhost.dev/controller";
 /// Annotation on primaries: work on the object is suspended.
 pub const PAUSED_ANNOTATION: &str = "operatorhost.dev/paused";
 /// Annotation on the Lease: names, versions and digests of the holder's modules.

@@ -51,7 +51,7 @@ pub struct Meta {
     pub generation: Option<i64>,
     /// Whether `metadata.deletionTimestamp` is set.
     pub terminating: bool,
-    /// The owner reference with `controller: true`.
+    /// The owner reference with `controller: true`; where there is none, the host's annotation that stands for it.
     pub controller: Option<Box<ControllerRef>>,
     /// `metadata.finalizers`.
     pub finalizers: Box<[Arc<str>]>,
@@ -67,13 +67,16 @@ pub struct Meta {
     pub release_prune: bool,
 }
 
-/// The owner reference that controls an object.
+/// The object that controls another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerRef {
     /// Type of the owner, as it was written: an older version of the type stays when the primary's moves on.
     pub type_ref: Arc<TypeRef>,
-    /// Name of the owner, in the object's own namespace or cluster-scoped.
+    /// Name of the owner.
     pub name: Arc<str>,
+    /// Namespace of the owner, where the host's annotation names it: an owner reference can't reach there, and the garbage collector does
+    /// not know of it. None: an owner reference, to an object of the same namespace or to a cluster-scoped one.
+    pub namespace: Option<Arc<str>>,
     /// Uid of the owner.
     pub uid: Arc<str>,
     /// Whether foreground deletion of the owner waits for this object.
@@ -85,6 +88,33 @@ impl ControllerRef {
     pub fn is_a(&self, type_ref: &TypeRef) -> bool {
         self.type_ref.kind == type_ref.kind && self.type_ref.group() == type_ref.group()
     }
+
+    /// Whether the host's annotation stands for the owner reference.
+    pub fn is_tracked(&self) -> bool {
+        self.namespace.is_some()
+    }
+
+    /// The owner of this child, if objects of the owner's type live in namespaces; else the namespace is not to be looked at.
+    pub fn owner_of(&self, child: &ObjectName) -> ObjectName {
+        let namespace = self.namespace.clone().or_else(|| child.namespace.clone());
+        ObjectName { namespace, name: Arc::clone(&self.name) }
+    }
+}
+
+/// What [`names::CONTROLLER_ANNOTATION`](crate::names::CONTROLLER_ANNOTATION) says of a primary, which lives in a namespace.
+pub fn controller_annotation(type_ref: &TypeRef, name: &ObjectName, uid: &str) -> String {
+    format!("{type_ref} {name} {uid}")
+}
+
+/// The reverse of [`controller_annotation`]: type, namespace, name, uid.
+fn parse_controller_annotation(text: &str) -> Option<(TypeRef, &str, &str, &str)> {
+    let mut parts = text.split(' ');
+    let (type_, name, uid) = (parts.next()?, parts.next()?, parts.next()?);
+    let (kind, api_version) = type_.split_once('.')?;
+    let (namespace, name) = name.split_once('/')?;
+    let is_whole =
+        parts.next().is_none() && [kind, api_version, namespace, name, uid].iter().all(|part| !part.is_empty());
+    is_whole.then(|| (TypeRef::new(api_version, kind), namespace, name, uid))
 }
 
 /// An entry of `metadata.ownerReferences`.

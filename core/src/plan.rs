@@ -7,4 +7,6 @@ pub mod accept;
 pub mod canonical;
 pub mod decide;
 pub mod keep;
+pub mod order;
 pub mod prune_guard;
+pub mod ready;

@@ -89,7 +89,7 @@ async fn a_module_that_describes_itself_badly_is_refused_with_every_reason() -> 
         ("other-import", "fixtures:imports/store"),
         ("primary-as-child", "is the primary type"),
         ("related", "related types are declared without the hook"),
-        ("replaces-managers", "old-operator"),
+        ("replaces-itself", "is the module's own field manager"),
         ("required-extension", "example.com/levitation"),
         ("traps-in-describe", "the variant panics on purpose"),
         ("unknown-hook", "\"levitate\" is unknown"),

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use super::intern::Interner;
 use super::owned::{Entry, OwnedSet, Ownership, Part, Record, lost};
 use super::raw::{self, Text};
-use super::{ControllerRef, Meta, ResourceVersion, Stored};
+use super::{ControllerRef, Meta, ResourceVersion, Stored, parse_controller_annotation};
 use crate::contract::{ObjectName, TypeRef};
 use crate::names;
 
@@ -99,16 +99,7 @@ impl Decoder {
             resource_version: ResourceVersion::new(&metadata.resource_version.0),
             generation: metadata.generation,
             terminating: metadata.deletion_timestamp.is_some(),
-            controller: metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true)).map(
-                |owner| {
-                    Box::new(ControllerRef {
-                        type_ref: self.interner.type_ref(&owner.api_version.0, &owner.kind.0),
-                        name: Arc::from(&*owner.name.0),
-                        uid: Arc::from(&*owner.uid.0),
-                        block_owner_deletion: owner.block_owner_deletion == Some(true),
-                    })
-                },
-            ),
+            controller: self.controller(metadata).map(Box::new),
             finalizers: metadata.finalizers.iter().flatten().map(shared).collect(),
             installation: metadata.labels.as_ref().and_then(|labels| labels.installation.as_ref()).map(shared),
             desired: annotations.and_then(|annotations| annotations.desired.as_ref()).map(|text| Arc::from(&*text.0)),
@@ -118,6 +109,30 @@ impl Decoder {
             paused: annotations.is_some_and(|annotations| is_set(annotations.paused.as_ref())),
             release_prune: annotations.is_some_and(|annotations| is_set(annotations.release_prune.as_ref())),
         }
+    }
+
+    fn controller(&self, metadata: &WireMetadata<'_>) -> Option<ControllerRef> {
+        let reference = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
+        if let Some(owner) = reference {
+            return Some(ControllerRef {
+                type_ref: self.interner.type_ref(&owner.api_version.0, &owner.kind.0),
+                name: Arc::from(&*owner.name.0),
+                namespace: None,
+                uid: Arc::from(&*owner.uid.0),
+                block_owner_deletion: owner.block_owner_deletion == Some(true),
+            });
+        }
+        let text = &metadata.annotations.as_ref()?.controller.as_ref()?.0;
+        let (type_ref, namespace, name, uid) = parse_controller_annotation(text)?;
+        // Where an owner reference reaches, nothing stands for one.
+        let is_beyond = metadata.namespace.as_ref().is_none_or(|of_child| of_child.0 != namespace);
+        is_beyond.then(|| ControllerRef {
+            type_ref: self.interner.type_ref(&type_ref.api_version, &type_ref.kind),
+            name: Arc::from(name),
+            namespace: Some(self.interner.text(namespace)),
+            uid: Arc::from(uid),
+            block_owner_deletion: false,
+        })
     }
 
     fn ownership(&self, managed: Option<&RawValue>, previous: Option<&Stored>) -> Result<Ownership, serde_json::Error> {
@@ -233,14 +248,16 @@ struct WireLabels<'a> {
     installation: Option<Text<'a>>,
 }
 
-/// [`names::DESIRED_ANNOTATION`], [`names::ON_PRUNE_ANNOTATION`], [`names::PAUSED_ANNOTATION`],
-/// [`names::RELEASE_PRUNE_ANNOTATION`].
+/// [`names::DESIRED_ANNOTATION`], [`names::ON_PRUNE_ANNOTATION`], [`names::CONTROLLER_ANNOTATION`],
+/// [`names::PAUSED_ANNOTATION`], [`names::RELEASE_PRUNE_ANNOTATION`].
 #[derive(Deserialize)]
 struct WireAnnotations<'a> {
     #[serde(borrow, rename = "operatorhost.dev/desired")]
     desired: Option<Text<'a>>,
     #[serde(borrow, rename = "operatorhost.dev/on-prune")]
     on_prune: Option<Text<'a>>,
+    #[serde(borrow, rename = "operatorhost.dev/controller")]
+    controller: Option<Text<'a>>,
     #[serde(borrow, rename = "operatorhost.dev/paused")]
     paused: Option<Text<'a>>,
     #[serde(borrow, rename = "operatorhost.dev/release-prune")]

@@ -24,6 +24,12 @@ impl OwnedSet {
         Ok(fields)
     }
 
+    /// Whether a path of field names, with dots in between, leads to something owned.
+    pub fn has_path(&self, path: &str) -> bool {
+        let elements: Vec<Element<'_>> = path.split('.').map(|name| Element::Field(name.into())).collect();
+        self.fields().is_ok_and(|fields| fields.contains(&elements.iter().collect::<Vec<_>>()))
+    }
+
     /// The text, `fieldsV1` as the server wrote it but for the cut.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -31,6 +31,12 @@ pub struct Wanted {
     pub on_immutable: OnImmutable,
     /// What to do when it is no longer wanted.
     pub on_prune: OnPrune,
+    /// Paths that are handed to others: left out of what is applied, and of what our manager owns.
+    pub released: Vec<String>,
+    /// Applied when every child of a lower wave is ready.
+    pub wave: u32,
+    /// It lives where no owner reference leads to the primary: an annotation stands for it.
+    pub is_tracked: bool,
 }
 
 /// The outcome's children, sorted out.
@@ -105,22 +111,31 @@ impl Accepted {
 }
 
 fn accept_one(child: Child, rules: &Rules<'_>) -> Result<Wanted, Box<Refusal>> {
-    let identity = identity_of(&child.object, rules.namespace);
+    let identity = identity_of(&child.object, rules);
     let refusal = |reason, message| Box::new(Refusal { identity: identity.clone(), reason, message });
     let invalid = |message| refusal(Reason::InvalidOutcome, message);
     let mut desired = Desired::parse(&child.object).map_err(|error| invalid(error.to_string()))?;
     let declared = declared_type(&desired.type_ref, rules).map_err(invalid)?;
     bounds(&child, declared).map_err(invalid)?;
+    desired.release(&child.release).map_err(invalid)?;
     let Some(namespaced) = (rules.namespaced)(&desired.type_ref) else {
         let message = format!("type {} is not served, or forbidden", desired.type_ref);
         return Err(refusal(Reason::TypeUnavailable, message));
     };
     desired.name = place(&desired, declared, namespaced, rules.namespace).map_err(invalid)?;
-    Ok(Wanted { on_immutable: child.on_immutable, on_prune: child.on_prune, desired })
+    let is_tracked = rules.namespace.is_some() && desired.name.namespace.as_deref() != rules.namespace;
+    Ok(Wanted {
+        on_immutable: child.on_immutable,
+        on_prune: child.on_prune,
+        released: child.release,
+        wave: child.wave,
+        is_tracked,
+        desired,
+    })
 }
 
 /// Which object a text is about, even where the text breaks other rules.
-fn identity_of(text: &str, namespace: Option<&str>) -> Option<(TypeRef, ObjectName)> {
+fn identity_of(text: &str, rules: &Rules<'_>) -> Option<(TypeRef, ObjectName)> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Object {
@@ -134,8 +149,13 @@ fn identity_of(text: &str, namespace: Option<&str>) -> Option<(TypeRef, ObjectNa
         namespace: Option<String>,
     }
     let object: Object = serde_json::from_str(text).ok()?;
+    let type_ref = TypeRef::new(object.api_version, object.kind);
+    let namespace = match (rules.namespaced)(&type_ref) {
+        Some(false) => None,
+        Some(true) | None => rules.namespace,
+    };
     let name = ObjectName::new(object.metadata.namespace.as_deref().or(namespace), &object.metadata.name);
-    Some((TypeRef::new(object.api_version, object.kind), name))
+    Some((type_ref, name))
 }
 
 fn declared_type<'a>(type_ref: &TypeRef, rules: &Rules<'a>) -> Result<&'a ChildType, String> {
@@ -180,12 +200,6 @@ fn bounds(child: &Child, declared: &ChildType) -> Result<(), String> {
     if child.on_prune > declared.on_prune {
         return Err("on-prune is delete, but its child-type allows orphan at most".into());
     }
-    if child.wave != 0 {
-        return Err(format!("wave is {}; this host does not serve waves, 0 is the only one", child.wave));
-    }
-    if !child.release.is_empty() {
-        return Err("release is set; this host does not hand fields over".into());
-    }
     if let Some(extension) = child.extensions.iter().find(|e| e.required) {
         return Err(format!("extension {:?} is required and not known to this host", extension.name));
     }
@@ -213,6 +227,7 @@ mod tests {
                 child("v1", "Secret", OnPrune::Orphan, false),
                 child("v1", "Namespace", OnPrune::Orphan, false),
                 child("example.com/v1", "Widget", OnPrune::Delete, false),
+                child("v1", "Anywhere", OnPrune::Delete, true),
             ],
             related: vec![],
             condition_types: vec![],
@@ -303,6 +318,28 @@ mod tests {
     }
 
     #[test]
+    fn what_lives_elsewhere_is_tracked_by_an_annotation() {
+        let role = child(r#"{"apiVersion":"v1","kind":"Anywhere","metadata":{"name":"n"}}"#);
+        let here = sorted_out(vec![role.clone()], Some("shop"));
+        assert!(!here.wanted[0].is_tracked);
+        let there = child(r#"{"apiVersion":"v1","kind":"Anywhere","metadata":{"name":"n","namespace":"depot"}}"#);
+        assert!(sorted_out(vec![there.clone()], Some("shop")).wanted[0].is_tracked);
+        assert!(
+            !sorted_out(vec![there], None).wanted[0].is_tracked,
+            "a cluster-scoped owner is reached from everywhere"
+        );
+    }
+
+    #[test]
+    fn what_is_handed_to_others_is_left_out_of_what_is_wanted() {
+        let text = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"ours":"1","theirs":"2"}}"#;
+        let released = Child { release: vec!["data.theirs".into()], ..child(text) };
+        let without = child(&text.replace(r#","theirs":"2""#, ""));
+        let hash = |child| sorted_out(vec![child], Some("shop")).wanted[0].desired.hash.clone();
+        assert_eq!(hash(released), hash(without));
+    }
+
+    #[test]
     fn a_child_may_not_ask_for_more_than_its_type_allows() {
         let recreate = Child { on_immutable: OnImmutable::Recreate, ..config_map("a", "") };
         assert!(only_problem(&sorted_out(vec![recreate], Some("shop"))).contains("allows fail at most"));
@@ -313,10 +350,13 @@ mod tests {
 
     #[test]
     fn what_this_host_does_not_serve_is_refused_and_not_ignored() {
-        let later = Child { wave: 1, ..config_map("a", "") };
-        assert!(only_problem(&sorted_out(vec![later], Some("shop"))).contains("wave is 1"));
-        let released = Child { release: vec!["spec.replicas".into()], ..config_map("a", "") };
-        assert!(only_problem(&sorted_out(vec![released], Some("shop"))).contains("release"));
+        for path in ["spec", "spec..a", "spec.containers[0].image", "metadata.labels", "status.replicas"] {
+            let released = Child { release: vec![path.into()], ..config_map("a", "") };
+            assert!(
+                only_problem(&sorted_out(vec![released], Some("shop"))).contains(&format!("release {path:?}")),
+                "{path}"
+            );
+        }
         let extension = crate::contract::Extension { name: "x".into(), required: true, value: "1".into() };
         let extended = Child { extensions: vec![extension], ..config_map("a", "") };
         assert!(only_problem(&sorted_out(vec![extended], Some("shop"))).contains("\"x\" is required"));

@@ -136,6 +136,28 @@ impl Desired {
         Ok(Self { type_ref, name, value: object, hash })
     }
 
+    /// Leaves out what is handed to others: paths of field names, such as `spec.replicas`. A list is handed over whole.
+    ///
+    /// # Errors
+    /// The first path that can't be handed over, and why.
+    pub fn release(&mut self, paths: &[String]) -> Result<(), String> {
+        for path in paths {
+            let names: Vec<&str> = path.split('.').collect();
+            let refused = |why: &str| Err(format!("release {path:?}: {why}"));
+            if names.len() < 2 || names.iter().any(|name| name.is_empty() || name.contains(['[', ']'])) {
+                return refused("expected field names with dots in between, such as spec.replicas");
+            }
+            if matches!(names[0], "metadata" | "status") {
+                return refused("metadata and status can't be handed over");
+            }
+            remove(&mut self.value, &names);
+        }
+        if !paths.is_empty() {
+            self.hash = hash(&self.value);
+        }
+        Ok(())
+    }
+
     /// The refusal that takes the published schema to tell: see [`Refusal::EmptyElement`]. Elements of atomic lists, as
     /// in a NetworkPolicy's `ingress: [{}]`, may be empty.
     ///
@@ -148,6 +170,18 @@ impl Desired {
             }
         }
         Ok(None)
+    }
+}
+
+fn remove(object: &mut Map<String, Value>, names: &[&str]) {
+    match names {
+        [] => {}
+        [last] => drop(object.remove(*last)),
+        [first, rest @ ..] => {
+            if let Some(Value::Object(below)) = object.get_mut(*first) {
+                remove(below, rest);
+            }
+        }
     }
 }
 

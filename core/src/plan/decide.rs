@@ -3,9 +3,11 @@
 //! *Keep* has one definition: the live annotation equals the desired hash and our owned set is whole. Warm, the set is the one that was
 //! whole before; cold, it is compared with the desired paths. Values are never compared.
 
-use crate::contract::{OnPrune, TypeRef};
-use crate::object::{OwnedSet, Record, ResourceVersion, Stored};
+use crate::contract::{ObjectName, OnPrune, TypeRef};
+use crate::names;
+use crate::object::{OwnedSet, Record, ResourceVersion, Stored, controller_annotation};
 use crate::plan::accept::Wanted;
+use crate::plan::canonical::Owner;
 use crate::plan::keep::{Verdict, keep};
 use crate::reconciled::{Problem, Reason};
 use crate::revert::RevertBudget;
@@ -100,8 +102,8 @@ pub enum Decision {
 pub struct Parent<'a> {
     /// The primary's type, for messages.
     pub type_ref: &'a TypeRef,
-    /// The primary's name, for messages.
-    pub name: &'a str,
+    /// The primary's name.
+    pub name: &'a ObjectName,
     /// The primary's uid.
     pub uid: &'a str,
     /// The module's field manager.
@@ -182,7 +184,7 @@ fn is_kept(
 ) -> Result<bool, NeedsSchema> {
     let desired = &wanted.desired;
     let applied = memory.whole.as_ref().filter(|(hash, _)| *hash == desired.hash).map(|(_, set)| set);
-    let verdict = keep(desired, wanted.on_prune, stored, manager, applied, published)?;
+    let verdict = keep(desired, wanted.on_prune, wanted.is_tracked, stored, manager, applied, published)?;
     let kept = verdict == Verdict::Keep;
     if kept && let Some(set) = stored.owned.applied(manager) {
         memory.whole = Some((Arc::clone(&desired.hash), set.clone()));
@@ -212,8 +214,17 @@ fn hand_over(stored: &Stored, parent: Parent<'_>) -> String {
     let dot = if stored.meta.type_ref.group().is_empty() { "" } else { "." };
     let resource = format!("{}{dot}{}", kind.to_ascii_lowercase(), stored.meta.type_ref.group());
     let namespace = stored.meta.name.namespace.as_deref().map(|name| format!(" -n {name}")).unwrap_or_default();
+    let as_owner = Owner { type_ref: parent.type_ref, name: parent.name, uid: parent.uid };
+    if !as_owner.reaches(&stored.meta.name) {
+        let controller = controller_annotation(parent.type_ref, parent.name, parent.uid);
+        return format!(
+            "kubectl annotate {resource} {}{namespace} '{}={controller}'",
+            stored.meta.name.name,
+            names::CONTROLLER_ANNOTATION
+        );
+    }
     let owner = json!([{
-        "apiVersion": parent.type_ref.api_version, "kind": parent.type_ref.kind, "name": parent.name, "uid": parent.uid,
+        "apiVersion": parent.type_ref.api_version, "kind": parent.type_ref.kind, "name": &*parent.name.name, "uid": parent.uid,
         "controller": true, "blockOwnerDeletion": true,
     }]);
     let patch = json!({ "metadata": { "ownerReferences": owner } });
@@ -272,7 +283,14 @@ mod tests {
             format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"a"}},"data":{{"k":"{value}"}}}}"#);
         let mut desired = Desired::parse(&text).expect("is a config map");
         desired.name = ObjectName::new(Some("shop"), "a");
-        Wanted { desired, on_immutable: OnImmutable::Fail, on_prune: OnPrune::Delete }
+        Wanted {
+            desired,
+            on_immutable: OnImmutable::Fail,
+            on_prune: OnPrune::Delete,
+            released: Vec::new(),
+            wave: 0,
+            is_tracked: false,
+        }
     }
 
     /// The live object as an apply of that wish left it, with this resourceVersion; `fields` is what our manager owns of `data`.
@@ -299,7 +317,8 @@ mod tests {
 
     fn ask(wanted: &Wanted, live: &Lookup, memory: &mut ChildMemory, now: Instant) -> Decision {
         let type_ref = TypeRef::new("example.com/v1", "Thing");
-        let parent = Parent { type_ref: &type_ref, name: "t", uid: "parent", manager: MANAGER };
+        let parent =
+            Parent { type_ref: &type_ref, name: &ObjectName::new(Some("shop"), "t"), uid: "parent", manager: MANAGER };
         decide(wanted, live, parent, Published::Nothing, memory, now)
     }
 

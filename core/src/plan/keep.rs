@@ -41,13 +41,15 @@ pub enum Drift {
 }
 
 /// Whether the live object already is the desired one. `applied` is our set after our last apply of this very wish,
-/// where this process made it: a set that is still the same needs no look at its paths.
+/// where this process made it: a set that is still the same needs no look at its paths. `is_tracked`: the host's annotation stands for the
+/// owner reference.
 ///
 /// # Errors
 /// [`NeedsSchema`] where only the published schema can tell and `published` is [`Published::NotLoaded`].
 pub fn keep(
     desired: &Desired,
     on_prune: OnPrune,
+    is_tracked: bool,
     live: &Stored,
     manager: &str,
     applied: Option<&OwnedSet>,
@@ -59,7 +61,7 @@ pub fn keep(
     let Some(owned) = live.owned.applied(manager) else {
         return Ok(Verdict::Apply(Drift::NotApplied));
     };
-    if applied != Some(owned) && !covers::object(desired, on_prune, owned, published)? {
+    if applied != Some(owned) && !covers::object(desired, on_prune, is_tracked, owned, published)? {
         return Ok(Verdict::Apply(Drift::Ownership));
     }
     if !order::holds(desired, live) {

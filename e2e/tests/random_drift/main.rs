@@ -19,7 +19,7 @@ use anyhow::Context as _;
 use futures::StreamExt as _;
 use operator_core::contract::{ObjectName, OnPrune, TypeRef};
 use operator_core::object::Decoder;
-use operator_core::plan::canonical::{ApplyBody, Desired, Precondition};
+use operator_core::plan::canonical::{ApplyBody, Desired, Owner, Precondition};
 use operator_core::plan::keep::{Verdict, keep};
 use operator_core::schema::{Published, Schema};
 use operator_e2e::client::{DEPLOYMENTS, Resource, SERVICES};
@@ -188,12 +188,17 @@ impl Bench {
     /// What the check says of an object as the server gave it, with nothing remembered.
     fn keeps(&self, kind: &Kind, desired: &Desired, live: &Value) -> Result<Verdict> {
         let stored = Decoder::new([MANAGER]).decode(live.to_string().as_bytes(), &kind.type_ref, None)?;
-        let verdict = keep(desired, OnPrune::Delete, &stored, MANAGER, None, Published::Schema(&kind.schema));
+        let verdict = keep(desired, OnPrune::Delete, false, &stored, MANAGER, None, Published::Schema(&kind.schema));
         verdict.map_err(|_| anyhow::anyhow!("the schema is at hand and asked for"))
     }
 
     async fn apply(&self, kind: &Kind, desired: &Desired, on: Precondition<'_>, query: &str) -> Result<Value> {
-        let body = ApplyBody { installation: "random", on_prune: OnPrune::Delete, owner: None, precondition: on };
+        let owner = Owner {
+            type_ref: &TypeRef::new("v1", "ConfigMap"),
+            name: &ObjectName::new(Some(&self.namespace), "owner"),
+            uid: "00000000-0000-4000-8000-000000000000",
+        };
+        let body = ApplyBody { installation: "random", on_prune: OnPrune::Delete, owner, precondition: on };
         let path = kind.resource.path(&self.namespace, &desired.name.name);
         let path = format!("{path}?force=true&fieldManager={}{query}", MANAGER.replace('/', "%2F"));
         let body: Value = serde_json::from_str(&body.render(desired))?;

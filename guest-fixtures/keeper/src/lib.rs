@@ -1,14 +1,15 @@
 //! A module with hooks for an object's end, which does what its objects tell it to.
 //!
-//! `spec.children` are wanted while the object lives. `spec.onDelete` says what `finalize` does: fail (`failure`), want `children`, or
-//! not be done (`waits`). `spec.outside` says what `ensure` observes (`observation`, `recheckMs`) or fails with (`failure`), and what
-//! `remove` fails with (`removeFailure`) or waits for (`removeWaits`). The observation is shown in the status.
+//! `spec.children` are wanted while the object lives: objects, or `{object, wave, release, orphan}`. `spec.onDelete` says what `finalize`
+//! does: fail (`failure`), want `children`, or not be done (`waits`). `spec.outside` says what `ensure` observes (`observation`,
+//! `recheckMs`) or fails with (`failure`), and what `remove` fails with (`removeFailure`) or waits for (`removeWaits`). The observation is
+//! shown in the status.
 
 use std::time::Duration;
 
 use operator_guest::{
-    Child, ChildType, Context, Descriptor, External, Failure, Finalize, Observed, Operator, Outcome, Progress, Removal,
-    Snapshot, Status, TypeRef,
+    Child, ChildType, Context, Descriptor, External, Failure, Finalize, Observed, OnPrune, Operator, Outcome, Progress,
+    Removal, Snapshot, Status, TypeRef,
 };
 use serde_json::{Value, json};
 
@@ -22,7 +23,11 @@ impl Operator for Keeper {
 
     fn describe() -> Descriptor {
         Descriptor::new("keeper", "0.1.0", TypeRef::new("fixtures.example.com/v1", "Keeper"))
-            .child(ChildType::new("v1", "ConfigMap"))
+            .child(ChildType::new("v1", "ConfigMap").any_namespace())
+            .child(ChildType::new("v1", "Namespace").any_namespace())
+            .child(ChildType::new("rbac.authorization.k8s.io/v1", "ClusterRole").any_namespace())
+            .child(ChildType::new("apps/v1", "Deployment"))
+            .replaces_manager("old-operator")
             .crd(include_str!("../../crds/keepers.json"))
     }
 
@@ -66,5 +71,13 @@ fn fail(message: &Value) -> Result<(), Failure> {
 }
 
 fn children(objects: &Value) -> Vec<Child> {
-    objects.as_array().into_iter().flatten().cloned().map(Child::new).collect()
+    objects.as_array().into_iter().flatten().map(child).collect()
+}
+
+fn child(wanted: &Value) -> Child {
+    let child = Child::new(wanted.get("object").unwrap_or(wanted).clone());
+    let child = child.wave(wanted["wave"].as_u64().unwrap_or(0) as u32);
+    let released = wanted["release"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let child = released.fold(child, Child::release);
+    if wanted["orphan"] == true { child.on_prune(OnPrune::Orphan) } else { child }
 }

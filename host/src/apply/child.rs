@@ -26,6 +26,8 @@ pub(crate) struct Applier<'a> {
     /// The primary as an owner.
     pub(crate) owner: Owner<'a>,
     pub(crate) parent: Parent<'a>,
+    /// Field managers of an earlier operator.
+    pub(crate) replaces: &'a [String],
 }
 
 /// One step on one child.
@@ -158,6 +160,7 @@ impl Applier<'_> {
 
     async fn change(&self, resource: &Resource, wanted: &Wanted, live: &Arc<Stored>) -> Result<Written, Trouble> {
         let about = about(resource, Verb::Apply, &wanted.desired.name);
+        self.move_ownership(resource, wanted, live).await?;
         // The version of the type in the owner reference stays as it is: a newer one writes nothing.
         let owner = match live.meta.controller.as_deref() {
             Some(controller) => Owner { type_ref: &controller.type_ref, ..self.owner },
@@ -179,6 +182,29 @@ impl Applier<'_> {
         }
     }
 
+    /// Brings who owns what to where an apply does what is meant: what an earlier operator's managers own becomes ours before our first
+    /// apply, so that what is no longer wanted goes; what is handed to others is ours no longer, so that it stays.
+    async fn move_ownership(&self, resource: &Resource, wanted: &Wanted, live: &Arc<Stored>) -> Result<(), Trouble> {
+        let owned = live.owned.applied(self.parent.manager);
+        let takes_over = owned.is_none() && !self.replaces.is_empty();
+        let hands_over = owned.is_some_and(|owned| wanted.released.iter().any(|path| owned.has_path(path)));
+        if !takes_over && !hands_over {
+            return Ok(());
+        }
+        let about = about(resource, Verb::Get, &live.meta.name);
+        let path = resource.object(&live.meta.name);
+        let bytes = self.writer.api.get(&path).await.map_err(|error| self.failed(resource, live, &error, &about))?;
+        let (uid, manager) = (&*live.meta.uid, self.parent.manager);
+        let patch = match takes_over {
+            true => managed_fields::taken_over(&bytes, uid, self.replaces, manager),
+            false => managed_fields::handed_over(&bytes, uid, manager, &wanted.released),
+        };
+        match patch.map_err(|error| unreadable(resource, live, &error))? {
+            Some(patch) => self.merge_patch(resource, live, &patch).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
     /// One apply. The outer error says that there was no answer, the inner one what the answer was.
     pub(super) async fn apply(
         &self,
@@ -189,8 +215,7 @@ impl Applier<'_> {
         about: &Request<'_>,
     ) -> Result<Result<Arc<Stored>, Answer>, Trouble> {
         let desired = &wanted.desired;
-        let body =
-            ApplyBody { installation: self.installation, on_prune: wanted.on_prune, owner: Some(owner), precondition };
+        let body = ApplyBody { installation: self.installation, on_prune: wanted.on_prune, owner, precondition };
         let write = Write {
             method: Method::PATCH,
             path: self.apply_path(resource, &desired.name),
@@ -249,7 +274,7 @@ impl Applier<'_> {
             "uid": &*live.meta.uid,
             "resourceVersion": live.meta.resource_version.to_string(),
             "labels": { names::INSTALLATION_LABEL: null },
-            "annotations": { names::DESIRED_ANNOTATION: null, names::ON_PRUNE_ANNOTATION: null },
+            "annotations": { names::DESIRED_ANNOTATION: null, names::ON_PRUNE_ANNOTATION: null, names::CONTROLLER_ANNOTATION: null },
             "ownerReferences": others,
         } });
         self.merge_patch(resource, live, &patch).await.map(drop)
@@ -261,16 +286,8 @@ impl Applier<'_> {
         let about = about(resource, Verb::Get, &live.meta.name);
         let path = resource.object(&live.meta.name);
         let bytes = self.writer.api.get(&path).await.map_err(|error| self.failed(resource, live, &error, &about))?;
-        let patch = managed_fields::without_before_first_apply(&bytes, &live.meta.uid).map_err(|error| Trouble {
-            problem: Problem::of_child(
-                Reason::ApplyFailed,
-                &resource.type_ref,
-                &live.meta.name,
-                format!("managedFields are unreadable: {error}"),
-            ),
-            again: Again::BACKOFF,
-            stands: false,
-        })?;
+        let patch = managed_fields::without_before_first_apply(&bytes, &live.meta.uid);
+        let patch = patch.map_err(|error| unreadable(resource, live, &error))?;
         self.merge_patch(resource, live, &patch).await
     }
 
@@ -295,6 +312,12 @@ impl Applier<'_> {
     pub(super) fn apply_path(&self, resource: &Resource, name: &ObjectName) -> String {
         format!("{}?fieldManager={}&force=true", resource.object(name), escape(self.parent.manager))
     }
+}
+
+fn unreadable(resource: &Resource, live: &Stored, error: &serde_json::Error) -> Trouble {
+    let text = format!("managedFields are unreadable: {error}");
+    let problem = Problem::of_child(Reason::ApplyFailed, &resource.type_ref, &live.meta.name, text);
+    Trouble { problem, again: Again::BACKOFF, stands: false }
 }
 
 /// Some servers answer an apply with a version on an absent object by one of these.

@@ -55,7 +55,7 @@ impl Applier<'_> {
         let body = ApplyBody {
             installation: self.installation,
             on_prune: wanted.on_prune,
-            owner: Some(self.owner),
+            owner: self.owner,
             precondition: Precondition::Absent,
         };
         let path = self.apply_path(resource, &probe.name);

@@ -72,17 +72,32 @@ impl RbacArgs {
             comment
                 .push_str(&format!("\n{plural:?} for {guessed} is a guess: the module does not bring its definition."));
         }
-        let rules = Some(rules(descriptor));
+        let (here, anywhere) = rules(descriptor);
         if self.namespaces.is_empty() {
-            manifests.add(&comment, &ClusterRole { metadata: meta(&name, None), rules, ..Default::default() })?;
-            let metadata = meta(&name, None);
-            let (role_ref, subjects) = (role_ref("ClusterRole", &name), Some(vec![self.subject()]));
-            return manifests.add("", &ClusterRoleBinding { metadata, role_ref, subjects });
+            return self.cluster_role(manifests, &comment, &name, [here, anywhere].concat());
         }
         for namespace in &self.namespaces {
-            self.role(manifests, &comment, &name, namespace, rules.clone())?;
+            self.role(manifests, &comment, &name, namespace, Some(here.clone()))?;
         }
-        Ok(())
+        if anywhere.is_empty() {
+            return Ok(());
+        }
+        let comment = format!("What module {} makes in any namespace, or in none.", descriptor.name);
+        self.cluster_role(manifests, &comment, &format!("{name}-anywhere"), anywhere)
+    }
+
+    /// A ClusterRole, and its binding to the account.
+    fn cluster_role(
+        &self,
+        manifests: &mut Manifests,
+        comment: &str,
+        name: &str,
+        rules: Vec<PolicyRule>,
+    ) -> anyhow::Result<()> {
+        let rules = Some(rules);
+        manifests.add(comment, &ClusterRole { metadata: meta(name, None), rules, ..Default::default() })?;
+        let (role_ref, subjects) = (role_ref("ClusterRole", name), Some(vec![self.subject()]));
+        manifests.add("", &ClusterRoleBinding { metadata: meta(name, None), role_ref, subjects })
     }
 
     fn lease(&self, manifests: &mut Manifests) -> anyhow::Result<()> {
@@ -143,8 +158,9 @@ impl Manifests {
     }
 }
 
-/// The rights on the types that a module declares. Discovery, which every account has, is not among them.
-fn rules(descriptor: &Descriptor) -> Vec<PolicyRule> {
+/// The rights on the types that a module declares: those in its primaries' namespaces, and those on children that may live anywhere.
+/// Discovery, which every account has, is not among them.
+fn rules(descriptor: &Descriptor) -> (Vec<PolicyRule>, Vec<PolicyRule>) {
     let (primary, group) = (plural(descriptor, &descriptor.primary), descriptor.primary.group());
     // Patch: for the finalizer.
     let verbs: &[&str] = match descriptor.needed_finalizer() {
@@ -160,20 +176,26 @@ fn rules(descriptor: &Descriptor) -> Vec<PolicyRule> {
         // To set blockOwnerDeletion on children.
         rules.push(rule(group, [&*format!("{primary}/finalizers")], &["update"]));
     }
+    let (anywhere, here): (Vec<_>, Vec<_>) = descriptor.children.iter().partition(|child| child.any_namespace);
+    rules.extend(of_children(descriptor, &here));
+    (rules, of_children(descriptor, &anywhere))
+}
+
+fn of_children(descriptor: &Descriptor, children: &[&ChildType]) -> Vec<PolicyRule> {
     let mut alike: BTreeMap<(&str, bool), Vec<String>> = BTreeMap::new();
-    for child in &descriptor.children {
+    for child in children {
         let plural = plural(descriptor, &child.type_ref);
         alike.entry((child.type_ref.group(), is_deleted(child))).or_default().push(plural);
     }
-    for ((group, is_deleted), plurals) in alike {
+    let rule = |((group, is_deleted), plurals): ((&str, bool), Vec<String>)| {
         // Create: what an apply of an absent object asks for.
         let verbs: &[&str] = match is_deleted {
             true => &["get", "list", "watch", "create", "patch", "delete"],
             false => &["get", "list", "watch", "create", "patch"],
         };
-        rules.push(rule(group, plurals.iter().map(String::as_str), verbs));
-    }
-    rules
+        rule(group, plurals.iter().map(String::as_str), verbs)
+    };
+    alike.into_iter().map(rule).collect()
 }
 
 /// Whether the host may come to delete a child of this type: the garbage collector has rights of its own.
@@ -211,7 +233,7 @@ mod tests {
     use operator_core::contract::TypeRef;
 
     fn plurals(descriptor: &Descriptor) -> Vec<String> {
-        rules(descriptor).into_iter().filter_map(|rule| rule.resources).flatten().collect()
+        rules(descriptor).0.into_iter().filter_map(|rule| rule.resources).flatten().collect()
     }
 
     #[test]
@@ -245,7 +267,8 @@ mod tests {
         };
         assert_eq!(plurals(&descriptor), ["flock", "flock", "flock/finalizers", "networkpolicies", "ingresses"]);
         let may_delete = |rule: &&PolicyRule| rule.verbs.iter().any(|verb| verb == "delete");
-        let rules = rules(&descriptor);
+        let (rules, anywhere) = rules(&descriptor);
+        assert!(anywhere.is_empty());
         let deleted: Vec<_> = rules.iter().filter(may_delete).flat_map(|rule| rule.resources.clone()).collect();
         assert_eq!(deleted, [["ingresses"]]);
     }

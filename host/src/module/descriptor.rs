@@ -38,6 +38,14 @@ fn identity(descriptor: &Descriptor, problems: &mut Vec<String>) {
             "field-manager {manager:?} must be 1 to {FIELD_MANAGER_MAX} printable characters, as the API server has it"
         ));
     }
+    for replaced in &descriptor.replaces_managers {
+        if *replaced == manager {
+            problems.push(format!("replaces-managers: {replaced:?} is the module's own field manager"));
+        } else if replaced.is_empty() || replaced.len() > FIELD_MANAGER_MAX {
+            problems
+                .push(format!("replaces-managers: {replaced:?} is no field manager: 1 to {FIELD_MANAGER_MAX} bytes"));
+        }
+    }
     if let Some(finalizer) = descriptor.finalizer.as_deref().filter(|finalizer| !is_qualified(finalizer)) {
         problems
             .push(format!("finalizer {finalizer:?} must be domain-qualified, such as example.com/{}", descriptor.name));
@@ -142,11 +150,8 @@ fn not_yet(descriptor: &Descriptor, problems: &mut Vec<String>) {
     let is_not_yet = |hook: &&String| NOT_YET.contains(&hook.as_str()) || *hook == Hook::Relate.as_str();
     let hooks: Vec<_> = descriptor.hooks.iter().filter(is_not_yet).cloned().collect();
     let required = descriptor.extensions.iter().filter(|extension| extension.required);
-    let anywhere = descriptor.children.iter().filter(|child| child.any_namespace);
     let parts = [
         ("hooks", hooks),
-        ("child types with any-namespace", anywhere.map(|child| child.type_ref.to_string()).collect()),
-        ("replaces-managers", descriptor.replaces_managers.clone()),
         ("extensions that the module requires", required.map(|extension| extension.name.clone()).collect()),
     ];
     for (what, names) in parts.iter().filter(|(_, names)| !names.is_empty()) {
@@ -306,13 +311,8 @@ mod tests {
     fn what_is_not_served_yet_is_refused_by_name() {
         assert_refused(|d| d.hooks.push("conversion".into()), "hooks are not served by this host yet: conversion");
         assert_refused(|d| d.hooks.push("levitate".into()), "hook \"levitate\" is unknown");
-        assert_refused(
-            |d| d.children[0].any_namespace = true,
-            "any-namespace are not served by this host yet: Deployment",
-        );
         let related = RelatedType { type_ref: TypeRef::new("v1", "Pod"), optional: false };
         assert_refused(|d| d.related.push(related), "related types are declared without the hook");
-        assert_refused(|d| d.replaces_managers.push("manager".into()), "replaces-managers");
         let extension = |required| Extension { name: "x".into(), required, value: "1".into() };
         assert_refused(|d| d.extensions.push(extension(true)), "extensions that the module requires");
         let mut tolerant = webapp();

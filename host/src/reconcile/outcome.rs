@@ -6,12 +6,16 @@ use crate::api::discovery::Resource;
 use crate::apply::{Again, Step, Trouble};
 use crate::module::log;
 use operator_core::contract::{Event, EventType, Extension, Failure, ObjectName, OnPrune, Outcome, TypeRef};
+use operator_core::object::Stored;
 use operator_core::plan::accept::{Accepted, Rules, Wanted, accept};
 use operator_core::plan::decide::{self, Decision, Prune};
+use operator_core::plan::order;
+use operator_core::plan::ready::is_ready;
 use operator_core::reconciled::{Problem, Reason};
 use operator_core::schema::{Published, Schema};
 use operator_core::status::ModuleStatus;
 use operator_core::table::Lookup;
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,6 +35,8 @@ pub(super) struct Planned {
     pub(super) prunes: Vec<(Arc<Resource>, Step)>,
     /// What is in the way.
     pub(super) problems: Vec<Problem>,
+    /// Waves that wait for earlier ones: not in the way of the module's status.
+    pub(super) waiting: Vec<Problem>,
     /// When the worst of it is worth another pass.
     pub(super) again: Again,
     /// Names that the key waits for.
@@ -51,6 +57,11 @@ impl Planned {
     pub(super) fn problem(&mut self, problem: Problem, again: Again) {
         self.problems.push(problem);
         self.again = self.again.or(again);
+    }
+
+    /// All that the host's condition tells.
+    pub(super) fn told(&self) -> Vec<Problem> {
+        [&self.problems[..], &self.waiting[..]].concat()
     }
 
     /// Nobody knows whether a wanted child is there, or it can't be made.
@@ -98,17 +109,24 @@ impl Pass<'_> {
                 || taken.children().iter().any(|(of, live)| of == type_ref && live.meta.name == *name)
         };
         planned.lacks = !refused.iter().all(is_there);
+        let mut waves = Waves::new(&wanted, !refused.is_empty());
         planned.wanted = refused;
         for problem in problems {
             // The same call gives the same answer: only time or a change can help.
             planned.problem(problem, Again::BACKOFF);
         }
+        let mut wanted: Vec<Arc<Wanted>> = wanted.into_iter().map(Arc::new).collect();
+        planned.wanted.extend(wanted.iter().map(|w| (w.desired.type_ref.clone(), w.desired.name.clone())));
+        // Stable: what is alike stays in the module's own order.
+        wanted.sort_by_key(|wanted| (wanted.wave, order::rank(&wanted.desired.type_ref)));
         for wanted in wanted {
-            planned.wanted.insert((wanted.desired.type_ref.clone(), wanted.desired.name.clone()));
-            self.plan_child(taken, Arc::new(wanted), &mut planned)?;
+            waves.enter(wanted.wave);
+            let kept = self.plan_child(taken, &wanted, &waves, &mut planned)?;
+            waves.saw(&wanted, kept.as_deref());
         }
         if !unknown && !planned.lacks {
             self.plan_prunes(taken, &mut planned);
+            planned.prunes.sort_by_key(|(resource, _)| Reverse(order::rank(&resource.type_ref)));
             // What an object's end takes away is meant so.
             if self.shared.settings.prune_guard && !taken.primary.meta.terminating {
                 self.guard_prunes(taken, &mut planned);
@@ -117,25 +135,32 @@ impl Pass<'_> {
         Ok(planned)
     }
 
-    fn plan_child(&mut self, taken: &Taken, wanted: Arc<Wanted>, planned: &mut Planned) -> Result<(), Next> {
+    /// Plans one child; gives it where it is as wanted.
+    fn plan_child(
+        &mut self,
+        taken: &Taken,
+        wanted: &Arc<Wanted>,
+        waves: &Waves,
+        planned: &mut Planned,
+    ) -> Result<Option<Arc<Stored>>, Next> {
         let desired = &wanted.desired;
         let identity = (desired.type_ref.clone(), desired.name.clone());
         let Some(resource) = self.shared.watches.resource(&desired.type_ref) else {
             planned.lacking(Trouble::unserved(&desired.type_ref));
-            return Ok(());
+            return Ok(None);
         };
         let live = match self.look(&resource, &desired.name) {
             Ok(live) => live,
             Err(trouble) => {
                 planned.lacking(trouble);
-                return Ok(());
+                return Ok(None);
             }
         };
         let parent = self.serving.parent(&taken.primary);
         let mut schema = self.shared.schemas.known(&desired.type_ref);
         let decision = loop {
             let memory = self.memory.children.entry(identity.clone()).or_default();
-            let decision = decide::decide(&wanted, &live, parent, published(&schema), memory, Instant::now());
+            let decision = decide::decide(wanted, &live, parent, published(&schema), memory, Instant::now());
             if !matches!(decision, Decision::NeedsSchema) {
                 break decision;
             }
@@ -143,14 +168,25 @@ impl Pass<'_> {
                 Ok(loaded) => schema = Some(loaded),
                 Err(error) => {
                     planned.lacking(Trouble::no_schema(&desired.type_ref, &error));
-                    return Ok(());
+                    return Ok(None);
                 }
             }
         };
         let is_there = matches!(&live, Lookup::Present(stored) if decide::not_ours(stored, parent).is_none() && !stored.meta.terminating);
+        let is_written = matches!(decision, Decision::Create | Decision::Change(_) | Decision::Disown(_));
+        if is_written && waves.is_held() {
+            planned.lacks |= !is_there;
+            waves.hold(planned);
+            return Ok(None);
+        }
         planned.lacks |= !is_there && !matches!(decision, Decision::Create);
+        let wanted = Arc::clone(wanted);
         match decision {
-            Decision::Keep | Decision::NeedsSchema => {}
+            Decision::Keep => match live {
+                Lookup::Present(stored) => return Ok(Some(stored)),
+                Lookup::Absent | Lookup::Unreadable(_) => {}
+            },
+            Decision::NeedsSchema => {}
             Decision::Create => planned.steps.push((resource, Step::Create(wanted))),
             Decision::Change(live) => planned.steps.push((resource, Step::Change(wanted, live))),
             Decision::Disown(live) => planned.steps.push((resource, Step::Disown(live))),
@@ -169,7 +205,7 @@ impl Pass<'_> {
                 planned.problem(problem, Again::after(until.saturating_duration_since(Instant::now())));
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// What the table says of a name; of one whose last write had no answer, what the server says.
@@ -188,13 +224,18 @@ impl Pass<'_> {
             if planned.wanted.contains(&(type_ref.clone(), stored.meta.name.clone())) {
                 continue;
             }
-            let Some(resource) = self.shared.watches.resource(type_ref) else { continue };
-            let declared = self.serving.descriptor().children.iter().find(|child| child.type_ref == *type_ref);
-            match decide::prune(stored, declared.map_or(OnPrune::Orphan, |child| child.on_prune)) {
-                Prune::Delete => planned.prunes.push((resource, Step::Delete(Arc::clone(stored)))),
-                Prune::Orphan => planned.prunes.push((resource, Step::Orphan(Arc::clone(stored)))),
-                Prune::Leave => {}
-            }
+            self.plan_prune(type_ref, stored, planned);
+        }
+    }
+
+    /// What becomes of a child that is no longer wanted.
+    pub(super) fn plan_prune(&self, type_ref: &TypeRef, stored: &Arc<Stored>, planned: &mut Planned) {
+        let Some(resource) = self.shared.watches.resource(type_ref) else { return };
+        let declared = self.serving.descriptor().children.iter().find(|child| child.type_ref == *type_ref);
+        match decide::prune(stored, declared.map_or(OnPrune::Orphan, |child| child.on_prune)) {
+            Prune::Delete => planned.prunes.push((resource, Step::Delete(Arc::clone(stored)))),
+            Prune::Orphan => planned.prunes.push((resource, Step::Orphan(Arc::clone(stored)))),
+            Prune::Leave => {}
         }
     }
 
@@ -231,6 +272,52 @@ impl Pass<'_> {
                 Some(taken.digest(self.serving.module.digest(), &primary.meta.resource_version.to_string()));
         }
         Next::FailedForGood
+    }
+}
+
+/// Which waves may be applied: those before and with the first that has a child that is not ready.
+struct Waves {
+    current: u32,
+    /// Nothing waits for its children.
+    last: u32,
+    /// Children of the current wave that are not ready.
+    unready: Vec<String>,
+    /// What the present wave, which is not the first, waits for.
+    held_by: Vec<String>,
+}
+
+impl Waves {
+    /// A refused child is of no known wave: nothing comes after it.
+    fn new(wanted: &[Wanted], has_refused: bool) -> Self {
+        let last = wanted.iter().map(|wanted| wanted.wave).max().unwrap_or(0);
+        let unready = if has_refused { vec!["the children that are refused".to_owned()] } else { Vec::new() };
+        Self { current: 0, last, unready, held_by: Vec::new() }
+    }
+
+    fn enter(&mut self, wave: u32) {
+        if wave > self.current {
+            self.current = wave;
+            self.held_by.append(&mut self.unready);
+        }
+    }
+
+    fn saw(&mut self, wanted: &Wanted, kept: Option<&Stored>) {
+        if self.current < self.last && !kept.is_some_and(is_ready) {
+            self.unready.push(format!("{} {}", wanted.desired.type_ref.kind, wanted.desired.name));
+        }
+    }
+
+    fn is_held(&self) -> bool {
+        !self.held_by.is_empty()
+    }
+
+    /// Says once a wave what it waits for. The change of a child wakes the key.
+    fn hold(&self, planned: &mut Planned) {
+        let message = format!("wave {} waits until these are ready: {}", self.current, self.held_by.join(", "));
+        let problem = Problem::new(Reason::Waiting, message);
+        if !planned.waiting.contains(&problem) {
+            planned.waiting.push(problem);
+        }
     }
 }
 

@@ -20,6 +20,7 @@ use futures::stream::{self, StreamExt as _};
 use operator_core::contract::{Hook, Key, ObjectName, TypeRef};
 use operator_core::object::Stored;
 use operator_core::plan::canonical::Owner;
+use operator_core::plan::order;
 use operator_core::reconciled::{Problem, Reason, summarize};
 use operator_core::status::ModuleStatus;
 use operator_core::table::Lookup;
@@ -142,7 +143,7 @@ impl Pass<'_> {
             let again = planned.again.or(self.shared.wait_for(self.key, planned.waits.clone()));
             if planned.steps.is_empty() && planned.prunes.is_empty() {
                 if !planned.problems.is_empty() {
-                    return Err(self.report(&taken.primary, None, &planned.problems, again));
+                    return Err(self.report(&taken.primary, None, &planned.told(), again));
                 }
                 return match phase {
                     Phase::Alive => Err(self.settle(&taken, &planned)),
@@ -156,6 +157,7 @@ impl Pass<'_> {
                 continue;
             }
             if !problems.is_empty() {
+                problems.extend(planned.waiting);
                 return Err(self.report(&taken.primary, None, &problems, again));
             }
         }
@@ -165,7 +167,7 @@ impl Pass<'_> {
     }
 
     /// Takes what the pass works on from the tables; Err where there is nothing to work on.
-    fn take(&mut self) -> Result<Taken, Next> {
+    pub(super) fn take(&mut self) -> Result<Taken, Next> {
         if !Arc::ptr_eq(self.serving, &self.operator.serving()) {
             // What was called has been carried out; the next call is the new module's, in a pass of its own.
             return Err(Next::After(Duration::ZERO));
@@ -247,9 +249,15 @@ impl Pass<'_> {
         }
     }
 
-    /// Sends the steps of a plan: writes first, all at once; when they are answered, what is no longer wanted. Says whether a child is
-    /// being made anew.
-    fn carry_out(&mut self, taken: &Taken, planned: &Planned, problems: &mut Vec<Problem>, again: &mut Again) -> bool {
+    /// Sends the steps of a plan: writes first, in the order of their types and otherwise all at once; when they are answered, what is no
+    /// longer wanted. Says whether a child is being made anew.
+    pub(super) fn carry_out(
+        &mut self,
+        taken: &Taken,
+        planned: &Planned,
+        problems: &mut Vec<Problem>,
+        again: &mut Again,
+    ) -> bool {
         let primary = &taken.primary;
         let (shared, serving) = (self.shared, self.serving);
         let descriptor = serving.descriptor();
@@ -257,8 +265,9 @@ impl Pass<'_> {
             writer: self.writer,
             watches: &shared.watches,
             installation: &shared.settings.installation,
-            owner: Owner { type_ref: &descriptor.primary, name: &primary.meta.name.name, uid: &primary.meta.uid },
+            owner: Owner { type_ref: &descriptor.primary, name: &primary.meta.name, uid: &primary.meta.uid },
             parent: serving.parent(primary),
+            replaces: &descriptor.replaces_managers,
         };
         let (mut failed, mut recreates) = (false, false);
         for steps in [&planned.steps, &planned.prunes] {
@@ -266,16 +275,18 @@ impl Pass<'_> {
             if failed {
                 break;
             }
-            let requests = steps.iter().map(|(resource, step)| applier.take(resource, step));
-            let results = stream::iter(requests).buffered(REQUESTS).collect::<Vec<_>>();
-            let results = self.line.wait(results);
-            for ((resource, step), result) in steps.iter().zip(results) {
-                match result {
-                    Ok(written) => recreates |= self.note(resource, step, &written),
-                    Err(trouble) => {
-                        failed = true;
-                        *again = again.or(trouble.again);
-                        self.note_trouble(resource, step, trouble, problems, again);
+            for steps in steps.chunk_by(|(a, _), (b, _)| order::rank(&a.type_ref) == order::rank(&b.type_ref)) {
+                let requests = steps.iter().map(|(resource, step)| applier.take(resource, step));
+                let results = stream::iter(requests).buffered(REQUESTS).collect::<Vec<_>>();
+                let results = self.line.wait(results);
+                for ((resource, step), result) in steps.iter().zip(results) {
+                    match result {
+                        Ok(written) => recreates |= self.note(resource, step, &written),
+                        Err(trouble) => {
+                            failed = true;
+                            *again = again.or(trouble.again);
+                            self.note_trouble(resource, step, trouble, problems, again);
+                        }
                     }
                 }
             }
@@ -342,7 +353,7 @@ impl Pass<'_> {
         let written = match self.status(
             &taken.primary,
             planned.status.as_ref(),
-            &[],
+            &planned.waiting,
             taken.input(self.serving.module.digest()),
         ) {
             Ok(written) => written,

@@ -116,8 +116,6 @@ impl Shared {
 /// The name of the primary that controls a child; None when another type does. The version in an owner reference may be an older one.
 fn parent(primary: &TypeRef, namespaced: bool, child: &Stored) -> Option<ObjectName> {
     let controller = child.meta.controller.as_deref()?;
-    controller.is_a(primary).then(|| ObjectName {
-        namespace: child.meta.name.namespace.clone().filter(|_| namespaced),
-        name: controller.name.clone(),
-    })
+    let owner = controller.is_a(primary).then(|| controller.owner_of(&child.meta.name))?;
+    Some(ObjectName { namespace: owner.namespace.filter(|_| namespaced), ..owner })
 }

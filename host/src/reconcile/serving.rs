@@ -6,7 +6,7 @@
 use super::gate::Gate;
 use crate::module::Module;
 use crate::watch::{Need, TypeState, Watches, Watching};
-use operator_core::contract::{Descriptor, TypeRef};
+use operator_core::contract::{ChildType, Descriptor, TypeRef};
 use operator_core::object::Stored;
 use operator_core::plan::decide::Parent;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -45,7 +45,7 @@ impl Serving {
     pub(super) fn parent<'a>(&'a self, primary: &'a Stored) -> Parent<'a> {
         Parent {
             type_ref: &self.descriptor().primary,
-            name: &primary.meta.name.name,
+            name: &primary.meta.name,
             uid: &primary.meta.uid,
             manager: &self.manager,
         }
@@ -56,6 +56,11 @@ impl Serving {
 fn needs(descriptor: &Descriptor, namespaces: &[String]) -> Vec<Need> {
     let need =
         |type_ref: &_, labelled| Need { type_ref: Clone::clone(type_ref), namespaces: namespaces.to_vec(), labelled };
-    let children = descriptor.children.iter().map(|child| need(&child.type_ref, true));
+    // Where children may live anywhere, they are looked for everywhere.
+    let of_child = |child: &ChildType| Need {
+        namespaces: if child.any_namespace { Vec::new() } else { namespaces.to_vec() },
+        ..need(&child.type_ref, true)
+    };
+    let children = descriptor.children.iter().map(of_child);
     std::iter::once(need(&descriptor.primary, false)).chain(children).collect()
 }

@@ -69,8 +69,8 @@ impl Shared {
                 .collect()
         };
         parents.iter().any(|parents| {
-            let names = [child.meta.name.namespace.clone(), None];
-            let mut names = names.map(|namespace| ObjectName { namespace, name: controller.name.clone() }).into_iter();
+            let owner = controller.owner_of(&child.meta.name);
+            let mut names = [ObjectName { namespace: None, ..owner.clone() }, owner].into_iter();
             // A table that is not to be trusted can't tell that a parent is gone.
             parents.state() != TypeState::Synced
                 || names.any(|name| match parents.read().lookup(&name) {

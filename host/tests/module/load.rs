@@ -146,7 +146,7 @@ fn descriptors_are_checked() {
     assert_refused(&variant("missing-hook"), &["does not export `operator:reconciler/finalize`"]);
     assert_refused(&variant("primary-as-child"), &["is the primary type"]);
     assert_refused(&variant("related"), &["related types are declared without the hook"]);
-    assert_refused(&variant("replaces-managers"), &["replaces-managers are not served by this host yet: old-operator"]);
+    assert_refused(&variant("replaces-itself"), &["replaces-managers", "is the module's own field manager"]);
     assert_refused(&variant("required-extension"), &["example.com/levitation"]);
     assert_refused(&variant("unknown-hook"), &["\"levitate\" is unknown"]);
 }

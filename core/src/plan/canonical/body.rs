@@ -10,8 +10,9 @@ use serde_json::ser::{Formatter, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::Desired;
-use crate::contract::{OnPrune, TypeRef};
+use crate::contract::{ObjectName, OnPrune, TypeRef};
 use crate::names;
+use crate::object::controller_annotation;
 
 /// go-yaml gives up on a simple key after this many bytes, quotes and escapes included.
 const KEY_MAX: usize = 1024;
@@ -23,8 +24,8 @@ pub struct ApplyBody<'a> {
     pub installation: &'a str,
     /// `Orphan` is kept on the live object: at prune time nothing else knows it.
     pub on_prune: OnPrune,
-    /// The primary; None where an owner reference can't reach, as in another namespace.
-    pub owner: Option<Owner<'a>>,
+    /// The primary.
+    pub owner: Owner<'a>,
     /// What must hold on the server.
     pub precondition: Precondition<'a>,
 }
@@ -35,9 +36,16 @@ pub struct Owner<'a> {
     /// Its type; on a change the one that the live reference has, so that a new version of the type writes nothing.
     pub type_ref: &'a TypeRef,
     /// Its name.
-    pub name: &'a str,
+    pub name: &'a ObjectName,
     /// Its uid.
     pub uid: &'a str,
+}
+
+impl Owner<'_> {
+    /// Whether an owner reference leads from a child of this name to the primary: to a cluster-scoped one, or one of the same namespace.
+    pub fn reaches(&self, child: &ObjectName) -> bool {
+        self.name.namespace.is_none() || self.name.namespace == child.namespace
+    }
 }
 
 /// What must hold for an apply to succeed.
@@ -60,13 +68,16 @@ impl ApplyBody<'_> {
     }
 
     fn metadata(&self, desired: &Desired) -> Map<String, Value> {
-        let mut metadata = host_metadata(desired, self.installation, self.on_prune);
+        let owner = self.owner;
+        let is_reached = owner.reaches(&desired.name);
+        let tracked = (!is_reached).then(|| controller_annotation(owner.type_ref, owner.name, owner.uid));
+        let mut metadata = host_metadata(desired, self.installation, self.on_prune, tracked.as_deref());
         if let Some(namespace) = &desired.name.namespace {
             metadata.insert("namespace".into(), (**namespace).into());
         }
-        if let Some(owner) = self.owner {
+        if is_reached {
             let reference = json!({
-                "apiVersion": owner.type_ref.api_version, "kind": owner.type_ref.kind, "name": owner.name, "uid": owner.uid,
+                "apiVersion": owner.type_ref.api_version, "kind": owner.type_ref.kind, "name": &*owner.name.name, "uid": owner.uid,
                 "controller": true, "blockOwnerDeletion": true,
             });
             metadata.insert("ownerReferences".into(), [reference].into_iter().collect());
@@ -80,8 +91,13 @@ impl ApplyBody<'_> {
     }
 }
 
-/// The desired metadata with the host's label and annotations.
-pub(in crate::plan) fn host_metadata(desired: &Desired, installation: &str, on_prune: OnPrune) -> Map<String, Value> {
+/// The desired metadata with the host's label and annotations; `tracked` stands for an owner reference.
+pub(in crate::plan) fn host_metadata(
+    desired: &Desired,
+    installation: &str,
+    on_prune: OnPrune,
+    tracked: Option<&str>,
+) -> Map<String, Value> {
     let mut metadata = desired.value.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
     let mut set = |field: &str, key: &str, value: &str| {
         let entries = metadata.entry(field).or_insert_with(|| Value::Object(Map::new()));
@@ -93,6 +109,9 @@ pub(in crate::plan) fn host_metadata(desired: &Desired, installation: &str, on_p
     set("annotations", names::DESIRED_ANNOTATION, &desired.hash);
     if on_prune == OnPrune::Orphan {
         set("annotations", names::ON_PRUNE_ANNOTATION, names::ORPHAN);
+    }
+    if let Some(controller) = tracked {
+        set("annotations", names::CONTROLLER_ANNOTATION, controller);
     }
     metadata
 }

@@ -195,8 +195,8 @@ const OWNER: &str = "webapp.example.com/v1";
 
 fn render(desired: &Desired, precondition: Precondition<'_>, on_prune: OnPrune) -> String {
     let type_ref = TypeRef::new(OWNER, "WebApp");
-    let owner = Owner { type_ref: &type_ref, name: "web", uid: "u1" };
-    ApplyBody { installation: "default", on_prune, owner: Some(owner), precondition }.render(desired)
+    let owner = Owner { type_ref: &type_ref, name: &ObjectName::new(Some("shop"), "web"), uid: "u1" };
+    ApplyBody { installation: "default", on_prune, owner, precondition }.render(desired)
 }
 
 #[test]

@@ -22,6 +22,7 @@ use crate::schema::{NeedsSchema, Published};
 pub(super) fn object(
     desired: &Desired,
     on_prune: OnPrune,
+    is_tracked: bool,
     owned: &OwnedSet,
     published: Published<'_>,
 ) -> Result<bool, NeedsSchema> {
@@ -43,7 +44,7 @@ pub(super) fn object(
         }
     }
     // The host's label and annotations must be ours by name; their values are compared elsewhere.
-    let mut metadata = host_metadata(desired, "", on_prune);
+    let mut metadata = host_metadata(desired, "", on_prune, is_tracked.then_some(""));
     metadata.remove("name");
     let node = owned.child(&Element::Field("metadata".into()));
     cover.value(&Value::Object(metadata), node, &Path::Root.field("metadata"))

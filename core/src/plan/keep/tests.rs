@@ -77,7 +77,7 @@ fn merge(into: &mut Value, from: Value) {
 
 fn says(case: &Value, live: &Value, published: Published<'_>) -> Result<&'static str, NeedsSchema> {
     let manager = text(case, "manager");
-    let verdict = keep(&desired(case), OnPrune::Delete, &decode(live, manager), manager, None, published)?;
+    let verdict = keep(&desired(case), OnPrune::Delete, false, &decode(live, manager), manager, None, published)?;
     Ok(if verdict == Verdict::Keep { "keep" } else { "apply" })
 }
 
@@ -158,7 +158,7 @@ fn a_set_that_is_as_after_our_apply_needs_no_schema() {
     let manager = text(&case, "manager");
     let live = decode(&case["live"], manager);
     let applied = live.owned.applied(manager);
-    let warm = |applied| keep(&desired(&case), OnPrune::Delete, &live, manager, applied, Published::NotLoaded);
+    let warm = |applied| keep(&desired(&case), OnPrune::Delete, false, &live, manager, applied, Published::NotLoaded);
     assert_eq!(warm(applied), Ok(Verdict::Keep));
     assert_eq!(warm(None), Err(NeedsSchema), "a selector is atomic, which a cold check can't know");
 }
@@ -169,7 +169,7 @@ fn the_reason_of_an_apply_is_told() {
     let manager = text(&case, "manager");
     let live = decode(&case["live"], manager);
     let verdict = |desired: &Desired, on_prune, manager| {
-        keep(desired, on_prune, &live, manager, None, Published::Nothing).expect("nothing to ask")
+        keep(desired, on_prune, false, &live, manager, None, Published::Nothing).expect("nothing to ask")
     };
     let same = desired(&case);
     assert_eq!(verdict(&same, OnPrune::Delete, manager), Verdict::Keep);
@@ -258,7 +258,8 @@ mod random {
             "spec": desired.value.get("spec"),
         });
         let live = decode(&live, "m");
-        keep(desired, OnPrune::Delete, &live, "m", None, Published::Schema(&loose())).expect("the schema is there")
+        keep(desired, OnPrune::Delete, false, &live, "m", None, Published::Schema(&loose()))
+            .expect("the schema is there")
     }
 
     proptest! {

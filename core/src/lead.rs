@@ -19,7 +19,7 @@ mod tests;
 mod time;
 mod timing;
 
-pub use lease::{Lease, Record};
+pub use lease::{Lease, Paused, Record};
 pub use modules::{ModuleVersion, Older};
 pub use standing::{End, Loss, Standing};
 pub use time::BootTime;
@@ -159,6 +159,11 @@ impl Elector {
     /// Sets the modules that the process runs; the Lease carries them from the next write on.
     pub fn runs(&mut self, modules: Vec<ModuleVersion>) {
         self.modules = modules;
+    }
+
+    /// Which modules the Lease, as it was last seen, says are paused.
+    pub fn paused(&self) -> Paused {
+        self.lease.as_ref().map(|lease| lease.paused().clone()).unwrap_or_default()
     }
 
     /// Who this process is in the Lease.

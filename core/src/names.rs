@@ -13,7 +13,8 @@ pub const ORPHAN: &str = "orphan";
 /// Annotation on children that an owner reference can't reach, in another namespace than their primary's or in none: the primary that
 /// controls them, as its type, its name and its uid (`WebApp.example.com/v1 shop/api 4dd6…`).
 pub const CONTROLLER_ANNOTATION: &str = "operatorhost.dev/controller";
-/// Annotation on primaries: work on the object is suspended.
+/// Annotation on primaries: work on the object is suspended. On the Lease: work of modules is, by their names with commas in between, or of
+/// all (`*`).
 pub const PAUSED_ANNOTATION: &str = "operatorhost.dev/paused";
 /// Annotation on the Lease: names, versions and digests of the holder's modules.
 pub const MODULES_ANNOTATION: &str = "operatorhost.dev/modules";

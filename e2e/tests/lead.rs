@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
-use operator_e2e::client::LEASES;
+use operator_e2e::client::{DEPLOYMENTS, LEASES};
 use operator_e2e::cluster::ADMIN;
 use operator_e2e::expect::{reconciled, runs};
 use operator_e2e::folder::Folder;
@@ -77,6 +77,13 @@ impl Stage {
         second.wait_log("standing by: the Lease is held by", SOON).await;
         second.wait_ready().await?;
         Ok((first, second))
+    }
+
+    /// Writes the annotation that pauses modules into the Lease, or takes it out.
+    async fn pause(&self, modules: Option<&str>) -> Result<()> {
+        let patch = json!({"metadata": {"annotations": {"operatorhost.dev/paused": modules}}});
+        self.client.patch(&LEASES, &self.namespace, &self.lease(), &patch).await?;
+        Ok(())
     }
 
     fn lease(&self) -> String {
@@ -441,5 +448,32 @@ async fn an_older_module_holds_back_after_a_newer_one_unless_it_is_allowed() -> 
     reconciled(&stage.client, &PROBES, &stage.namespace, "one", "Settled", SOON).await;
     assert_eq!(older.exited(), None, "{}", older.log());
     assert!(older.passes().is_empty() && !older.log_contains(LEADING), "it did not hold back: {}", older.log());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_module_that_the_lease_pauses_does_nothing_whoever_leads_until_it_goes_on() -> Result<()> {
+    let stage = Stage::open("paused").await?;
+    let (mut first, second) = stage.pair().await?;
+    stage.web_apps(3).await?;
+    stage.all_settled().await;
+    stage.pause(Some("another, webapp")).await?;
+    for number in 0..3 {
+        let condition = reconciled(&stage.client, &WEB_APPS, &stage.namespace, &name(number), "Paused", SOON).await;
+        let message = condition["message"].as_str().unwrap_or_default();
+        assert!(message.contains("module webapp is suspended") && message.contains("of the Lease"), "{message}");
+    }
+    let edit = json!({"spec": {"image": "web:1"}});
+    stage.client.patch(&WEB_APPS, &stage.namespace, &name(0), &edit).await?;
+    reconciled(&stage.client, &WEB_APPS, &stage.namespace, &name(0), "Paused", SOON).await;
+    assert!(first.health("/readyz?verbose").await?.contains("paused by the Lease"));
+    first.sigterm().await?;
+    second.wait_log(LEADING, SOON).await;
+    second.wait_log("paused: nothing is done for its objects", SOON).await;
+    let live = stage.client.get(&DEPLOYMENTS, &stage.namespace, &name(0)).await?;
+    assert_eq!(live["spec"]["template"]["spec"]["containers"][0]["image"], "web:0");
+    stage.pause(None).await?;
+    runs(&stage.client, &stage.namespace, &name(0), "web:1", SOON).await;
+    stage.all_settled().await;
     Ok(())
 }

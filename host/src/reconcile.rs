@@ -11,6 +11,7 @@ mod memory;
 mod metrics;
 mod outcome;
 mod pass;
+mod pause;
 mod prune_guard;
 mod route;
 mod serving;
@@ -32,12 +33,13 @@ use gate::Gate;
 use memory::Memories;
 use operator_core::backoff::Bucket;
 use operator_core::contract::TypeRef;
-use operator_core::lead::ModuleVersion;
+use operator_core::lead::{ModuleVersion, Paused};
 use operator_core::plan::prune_guard::PruneGuard;
 use operator_core::queue::{Lane, Options, Priority};
 use serving::Serving;
 use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -73,6 +75,8 @@ pub struct Settings {
 pub(crate) struct Operator {
     lane: Lane,
     serving: watch::Sender<Arc<Serving>>,
+    /// Its work is suspended by the Lease.
+    is_paused: AtomicBool,
     /// Held while the gate moves, until what follows is done: of two that look at the same time, the later one must have the last word.
     moving: Mutex<()>,
     /// What became of its file's content, where that is not what runs.
@@ -209,6 +213,8 @@ pub struct Controller {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
     tasks: JoinSet<()>,
+    /// The Lease, and what it says of paused modules.
+    pauses: Option<(String, watch::Receiver<Paused>)>,
 }
 
 /// How often gates are looked at that depend on time alone.
@@ -247,6 +253,7 @@ impl Controller {
                 Operator {
                     lane,
                     serving: watch::Sender::new(serving),
+                    is_paused: AtomicBool::new(false),
                     moving: Mutex::default(),
                     note: Mutex::default(),
                     redefined: Notify::new(),
@@ -281,7 +288,7 @@ impl Controller {
         }
         let probing = Arc::clone(&shared.api);
         tasks.spawn_on(async move { probing.keep_probing().await }, &shared.handle);
-        Self { shared, workers: Vec::new(), tasks }
+        Self { shared, workers: Vec::new(), tasks, pauses: None }
     }
 
     /// Starts the workers. Keys run as soon as what their module needs is synced, those that gathered first.
@@ -289,6 +296,12 @@ impl Controller {
     /// # Errors
     /// A thread could not be started.
     pub fn work(&mut self) -> std::io::Result<()> {
+        if let Some((lease, mut paused)) = self.pauses.take() {
+            // Before the first key runs.
+            self.shared.pause(&lease, &mut paused);
+            let following = pause::follow(Arc::clone(&self.shared), lease, paused);
+            self.tasks.spawn_on(following, &self.shared.handle);
+        }
         self.workers = worker::start(&self.shared)?;
         Ok(())
     }
@@ -297,6 +310,11 @@ impl Controller {
     pub fn modules(&self) -> impl Fn() -> Vec<ModuleVersion> + Send + 'static {
         let shared = Arc::clone(&self.shared);
         move || shared.versions()
+    }
+
+    /// Follows which modules are paused, by an annotation of this Lease.
+    pub fn follow_pauses(&mut self, lease: String, paused: watch::Receiver<Paused>) {
+        self.pauses = Some((lease, paused));
     }
 
     /// Follows the files that the modules came from, in their order: a build that appears there takes its module's place.
@@ -385,7 +403,10 @@ impl Shared {
     fn modules(&self) -> Vec<(String, Finding)> {
         let check = |operator: &Operator| {
             let note = operator.note.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            (format!("module/{}", operator.serving().descriptor().name), note.map_or(Finding::Ok, Finding::Noted))
+            let paused = operator.is_paused.load(Ordering::Relaxed).then(|| "paused by the Lease".to_owned());
+            let noted: Vec<String> = paused.into_iter().chain(note).collect();
+            let finding = if noted.is_empty() { Finding::Ok } else { Finding::Noted(noted.join("; ")) };
+            (format!("module/{}", operator.serving().descriptor().name), finding)
         };
         self.operators.iter().map(check).collect()
     }

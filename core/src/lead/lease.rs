@@ -28,6 +28,7 @@ pub struct Record {
 pub struct Lease {
     record: Record,
     modules: Vec<ModuleVersion>,
+    paused: Paused,
     version: ResourceVersion,
     /// All of it: what others wrote into it is written back.
     document: Value,
@@ -52,6 +53,28 @@ struct WireMetadata {
 struct WireAnnotations {
     #[serde(rename = "operatorhost.dev/modules")]
     modules: Option<String>,
+    #[serde(rename = "operatorhost.dev/paused")]
+    paused: Option<String>,
+}
+
+/// Which modules are not to work.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Paused {
+    all: bool,
+    names: Vec<String>,
+}
+
+impl Paused {
+    /// Reads [`names::PAUSED_ANNOTATION`]: names with commas in between, `*` for all.
+    fn parse(text: &str) -> Self {
+        let names: Vec<_> = text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        Self { all: names.iter().any(|name| name == "*"), names }
+    }
+
+    /// Whether it names this module.
+    pub fn contains(&self, module: &str) -> bool {
+        self.all || self.names.iter().any(|name| name == module)
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -72,7 +95,7 @@ impl Lease {
     pub fn parse(json: &[u8]) -> serde_json::Result<Self> {
         let document: Value = serde_json::from_slice(json)?;
         let Wire { metadata, spec } = Wire::deserialize(&document)?;
-        let modules = metadata.annotations.and_then(|annotations| annotations.modules);
+        let (modules, paused) = metadata.annotations.map_or((None, None), |found| (found.modules, found.paused));
         let record = Record {
             holder: spec.holder_identity.unwrap_or_default(),
             duration: Duration::from_secs(spec.lease_duration_seconds.unwrap_or_default().into()),
@@ -84,6 +107,7 @@ impl Lease {
             record,
             // Somebody else's text there says nothing of modules.
             modules: modules.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
+            paused: paused.map(|text| Paused::parse(&text)).unwrap_or_default(),
             version: ResourceVersion::new(&metadata.resource_version),
             document,
         })
@@ -92,6 +116,10 @@ impl Lease {
     /// What its spec says.
     pub fn record(&self) -> &Record {
         &self.record
+    }
+
+    pub(super) fn paused(&self) -> &Paused {
+        &self.paused
     }
 
     pub(super) fn modules(&self) -> &[ModuleVersion] {
@@ -106,7 +134,10 @@ impl Lease {
     pub(super) fn replaced(&self, record: &Record, modules: &[ModuleVersion]) -> String {
         let mut document = self.document.clone();
         document["metadata"]["annotations"][names::MODULES_ANNOTATION] = text(modules).into();
-        document["spec"] = spec(record);
+        // Fields that this version does not know stay.
+        if let Value::Object(fields) = spec(record) {
+            fields.into_iter().for_each(|(name, value)| document["spec"][name] = value);
+        }
         document.to_string()
     }
 

@@ -85,6 +85,30 @@ fn held(server: &mut Server, holder: &str, seconds: u64) {
 }
 
 #[test]
+fn what_the_lease_says_of_paused_modules_is_told_and_kept_with_all_else_in_it() {
+    let (mut elector, mut server) = (running("a", "1.0.0"), Server::default());
+    server.put(
+        r#"{"metadata":{"name":"operator-host-default","annotations":{"operatorhost.dev/paused":"webapp, other"}},
+        "spec":{"holderIdentity":"","preferredHolder":"b"}}"#,
+    );
+    settle(&mut elector, &mut server, at(1));
+    assert!(leads(&elector));
+    assert!(elector.paused().contains("webapp") && elector.paused().contains("other"));
+    assert!(!elector.paused().contains("web"));
+    let request = sends(&mut elector, at(4));
+    let Request::Replace(body) = request else { panic!("a renewal: {request:?}") };
+    let body: serde_json::Value = serde_json::from_str(&body).expect("JSON");
+    assert_eq!(body["metadata"]["annotations"]["operatorhost.dev/paused"], "webapp, other");
+    assert_eq!(body["spec"]["preferredHolder"], "b");
+    assert!(
+        Lease::parse(br#"{"metadata":{"resourceVersion":"1","annotations":{"operatorhost.dev/paused":"*"}}}"#)
+            .expect("a Lease")
+            .paused()
+            .contains("anything")
+    );
+}
+
+#[test]
 fn an_absent_lease_is_made_and_held_from_before_the_request_was_sent() {
     let (mut elector, mut server) = (running("a", "1.0.0"), Server::default());
     assert!(matches!(sends(&mut elector, at(1)), Request::Get));

@@ -235,6 +235,7 @@ fn start(args: &HostArgs, election: Option<Config>, handle: Handle) -> Result<Ho
         Some(config) => {
             let lease = config.name.clone();
             let leadership = Leadership::compete(config, &api, &permits, controller.modules(), &handle);
+            controller.follow_pauses(lease.clone(), leadership.paused());
             let standing = leadership.standing();
             // A standby is as ready as the leader is, as with controller-runtime.
             health.check("leader-election", move || Finding::Noted(format!("the Lease {}", *standing.borrow())));

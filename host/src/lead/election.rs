@@ -6,7 +6,9 @@ use super::{Permits, Term, clock};
 use crate::api::exempt::{Exempt, LeaseName};
 use crate::api::{ApiError, ApiServer};
 use jiff::Timestamp;
-use operator_core::lead::{Answer, Elector, End, Lease, Loss, ModuleVersion, Options, Request, Standing, Step, Timing};
+use operator_core::lead::{
+    Answer, Elector, End, Lease, Loss, ModuleVersion, Options, Paused, Request, Standing, Step, Timing,
+};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -33,6 +35,7 @@ pub struct Config {
 #[derive(Debug)]
 pub struct Leadership {
     standing: watch::Receiver<Standing>,
+    paused: watch::Receiver<Paused>,
     stop: CancellationToken,
     /// Keeps the channel open where there is no election.
     _always: Option<watch::Sender<Standing>>,
@@ -42,7 +45,8 @@ impl Leadership {
     /// Leads without being elected.
     pub fn without_election() -> Self {
         let (always, standing) = watch::channel(Standing::Leading);
-        Self { standing, stop: CancellationToken::new(), _always: Some(always) }
+        let (_, paused) = watch::channel(Paused::default());
+        Self { standing, paused, stop: CancellationToken::new(), _always: Some(always) }
     }
 
     /// Starts to compete for the Lease. `modules` is asked for what the Lease shall say that this process runs.
@@ -54,6 +58,7 @@ impl Leadership {
         handle: &Handle,
     ) -> Self {
         let (sender, standing) = watch::channel(Standing::Unknown { problem: None });
+        let (pauses, paused) = watch::channel(Paused::default());
         let stop = CancellationToken::new();
         let lease = LeaseName::new(&config.namespace, &config.name);
         info!(%lease, identity = config.identity, "competing for the Lease");
@@ -68,10 +73,16 @@ impl Leadership {
             term: permits.term().map(Arc::clone).unwrap_or_default(),
             modules: Box::new(modules),
             standing: sender,
+            paused: pauses,
             stop: stop.clone(),
         };
         handle.spawn(election.run());
-        Self { standing, stop, _always: None }
+        Self { standing, paused, stop, _always: None }
+    }
+
+    /// Which modules the Lease says are paused. It ends where there is no election.
+    pub fn paused(&self) -> watch::Receiver<Paused> {
+        self.paused.clone()
     }
 
     /// A reader of the standing.
@@ -126,6 +137,7 @@ struct Election {
     term: Arc<Term>,
     modules: Box<dyn Fn() -> Vec<ModuleVersion> + Send>,
     standing: watch::Sender<Standing>,
+    paused: watch::Sender<Paused>,
     stop: CancellationToken,
 }
 
@@ -179,6 +191,9 @@ impl Election {
         if matches!(standing, Standing::Ended(End::Lost(_))) {
             self.term.lose();
         }
+        // Before somebody begins to work.
+        let paused = self.elector.paused();
+        self.paused.send_if_modified(|known| std::mem::replace(known, paused.clone()) != paused);
         if *self.standing.borrow() != standing {
             self.say(&standing, unanswered);
             self.standing.send_replace(standing);
@@ -235,7 +250,12 @@ mod tests {
     #[tokio::test]
     async fn an_election_that_nobody_runs_any_more_is_lost_and_held_up_by_nothing() {
         let (election, standing) = watch::channel(Standing::Leading);
-        let mut leadership = Leadership { standing, stop: CancellationToken::new(), _always: None };
+        let mut leadership = Leadership {
+            standing,
+            paused: watch::channel(Paused::default()).1,
+            stop: CancellationToken::new(),
+            _always: None,
+        };
         assert!(leadership.acquired().await.is_ok());
         drop(election);
         assert_eq!(leadership.lost().await, Loss::Unattended);

@@ -11,7 +11,7 @@ use super::outcome::Planned;
 use super::serving::Serving;
 use super::snapshot::Taken;
 use super::worker::Line;
-use super::{Operator, QueueKey, Shared};
+use super::{Operator, QueueKey, Shared, pause};
 use crate::api::discovery::Resource;
 use crate::apply::{Again, Applier, Slowed, StatusWrite, Step, Trouble, Written, write_status};
 use crate::module::{CallError, CallReport};
@@ -26,6 +26,7 @@ use operator_core::status::ModuleStatus;
 use operator_core::table::Lookup;
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tracing::{debug, info, warn};
 
@@ -194,6 +195,9 @@ impl Pass<'_> {
         if primary.meta.paused {
             let paused = Problem::new(Reason::Paused, "suspended by the annotation operatorhost.dev/paused");
             return Err(self.report(&primary, None, &[paused], Again::ON_CHANGE));
+        }
+        if self.operator.is_paused.load(Ordering::Relaxed) {
+            return Err(self.report(&primary, None, &[pause::problem(&descriptor.name)], Again::ON_CHANGE));
         }
         let gate = self.serving.gate().clone();
         let unavailable = match gate {

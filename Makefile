@@ -57,7 +57,7 @@ test-guests: targets control-plane cargo-component ## WebApp in every form that 
 
 .PHONY: crds
 crds: ## Generate the CustomResourceDefinitions anew from the types of the guests
-	UPDATE_CRDS=1 cargo test --quiet -p webapp -p webapp-apps crd
+	UPDATE_CRDS=1 cargo test --quiet -p webapp -p staticsite -p webapp-apps crd
 
 .PHONY: cluster
 cluster: control-plane ## A real control plane for a person; prints its kubeconfig, stops with Ctrl-C

@@ -7,7 +7,10 @@ use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
+/// The smallest, for modules that only answer.
 const TARGET: &str = "wasm32-unknown-unknown";
+/// Has files, for modules that work outside.
+const WASI_TARGET: &str = "wasm32-wasip2";
 const PROFILE: &str = "guest";
 /// Bytes of a plan, spaces at the end included.
 const PLAN_LEN: usize = 512;
@@ -28,6 +31,16 @@ pub async fn webapp() -> crate::Result<&'static Path> {
 pub async fn webapp_apps() -> crate::Result<&'static Path> {
     static MODULE: OnceCell<PathBuf> = OnceCell::const_new();
     Ok(MODULE.get_or_try_init(|| build("webapp-apps")).await?)
+}
+
+/// The StaticSite module, built once for all tests of this process.
+///
+/// # Errors
+/// When it does not build.
+pub async fn staticsite() -> crate::Result<&'static Path> {
+    static MODULE: OnceCell<PathBuf> = OnceCell::const_new();
+    let build = || async { build_for(WASI_TARGET, &workspace(), &target_folder()?, "staticsite").await };
+    Ok(MODULE.get_or_try_init(build).await?)
 }
 
 /// A module of `guest-fixtures`, such as `probe`; all of them are built once for all tests of this process.
@@ -93,10 +106,14 @@ pub async fn build(package: &str) -> crate::Result<PathBuf> {
 /// # Errors
 /// When it does not build.
 pub async fn build_in(workspace: &Path, target: &Path, package: &str) -> crate::Result<PathBuf> {
+    build_for(TARGET, workspace, target, package).await
+}
+
+async fn build_for(triple: &str, workspace: &Path, target: &Path, package: &str) -> crate::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = tokio::process::Command::new(cargo)
         .current_dir(workspace)
-        .args(["build", "--profile", PROFILE, "--quiet", "--target", TARGET, "-p", package])
+        .args(["build", "--profile", PROFILE, "--quiet", "--target", triple, "-p", package])
         .arg("--target-dir")
         .arg(target)
         .stdin(Stdio::null())
@@ -104,8 +121,8 @@ pub async fn build_in(workspace: &Path, target: &Path, package: &str) -> crate::
         .status()
         .await
         .context("cannot run cargo")?;
-    ensure!(status.success(), "{package} did not build for {TARGET}: {status}");
-    let file = target.join(TARGET).join(PROFILE).join(format!("{}.wasm", package.replace('-', "_")));
+    ensure!(status.success(), "{package} did not build for {triple}: {status}");
+    let file = target.join(triple).join(PROFILE).join(format!("{}.wasm", package.replace('-', "_")));
     ensure!(file.is_file(), "{package} built no {}", file.display());
     Ok(file)
 }

@@ -10,7 +10,7 @@ pub const WEB_APPS: Resource<'static> = Resource::new("webapp.example.com/v1", "
 pub const PROBES: Resource<'static> = Resource::new("fixtures.example.com/v1", "probes");
 
 /// The definition of WebApps, YAML.
-pub const WEB_APP_CRD: &str = include_str!("../../crds/webapps.yaml");
+pub const WEB_APP_CRD: &str = include_str!("../../crds/webapp/webapps.yaml");
 /// The definition of Probes, JSON.
 pub const PROBE_CRD: &str = include_str!("../../guest-fixtures/crds/probes.json");
 

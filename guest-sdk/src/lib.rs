@@ -70,6 +70,7 @@ mod finalize;
 pub mod live;
 pub mod log;
 mod metadata;
+pub mod names;
 mod operator;
 mod outcome;
 mod relate;

@@ -1,5 +1,6 @@
 //! The children of a WebApp, both of its own name.
 
+use operator_guest::names::is_dns_label;
 use operator_guest::{Child, Failure, OnPrune};
 use serde_json::json;
 
@@ -17,15 +18,6 @@ pub(crate) fn name(primary: &str) -> Result<&str, Failure> {
              start with a letter and end with a letter or digit (RFC 1035); make the WebApp under another name"
         ),
     ))
-}
-
-/// apimachinery `validation.IsDNS1035Label`.
-fn is_dns_label(name: &str) -> bool {
-    let letter_or_digit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    name.len() <= 63
-        && name.bytes().next().is_some_and(|first| first.is_ascii_lowercase())
-        && name.bytes().last().is_some_and(letter_or_digit)
-        && name.bytes().all(|byte| letter_or_digit(byte) || byte == b'-')
 }
 
 pub(crate) fn deployment(name: &str, spec: &WebAppSpec) -> Child {

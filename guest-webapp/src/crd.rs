@@ -24,6 +24,6 @@ fn the_crd_files_are_up_to_date() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     operator_guest::crd::assert_up_to_date(
         &WebApp::crd(),
-        &[&here.join("../crds/webapps.yaml"), &here.join("crds/webapps.json")],
+        &[&here.join("../crds/webapp/webapps.yaml"), &here.join("crds/webapps.json")],
     );
 }

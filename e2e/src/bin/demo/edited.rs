@@ -41,10 +41,11 @@ fn copy_workspace(to: &Path) -> Result<()> {
         fs::copy(from.join(name), to.join(name)).with_context(|| format!("cannot copy {name}"))?;
     }
     for entry in fs::read_dir(&from).with_context(|| format!("cannot read {}", from.display()))? {
-        let member = entry?.path();
-        let link = to.join(member.file_name().unwrap_or_default());
-        if member.join("Cargo.toml").is_file() && !link.exists() {
-            symlink(&member, &link).with_context(|| format!("cannot make the link {}", link.display()))?;
+        // Members lie in folders, some of them deeper down.
+        let folder = entry?.path();
+        let link = to.join(folder.file_name().unwrap_or_default());
+        if folder.is_dir() && !link.exists() {
+            symlink(&folder, &link).with_context(|| format!("cannot make the link {}", link.display()))?;
         }
     }
     Ok(())

@@ -37,7 +37,7 @@ impl ChildType {
     }
 
     /// Allows children outside the primary's namespace, or cluster-scoped ones. Owner references can't cover those:
-    /// primaries carry the module's finalizer. Hosts that do not serve it yet refuse the module.
+    /// primaries carry the module's finalizer.
     pub fn any_namespace(mut self) -> Self {
         self.any_namespace = true;
         self

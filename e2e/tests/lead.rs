@@ -477,3 +477,33 @@ async fn a_module_that_the_lease_pauses_does_nothing_whoever_leads_until_it_goes
     stage.all_settled().await;
     Ok(())
 }
+
+#[tokio::test]
+async fn hosts_of_other_modules_and_leases_work_side_by_side_and_one_that_dies_takes_none_along() -> Result<()> {
+    let stage = Stage::open("side-by-side").await?;
+    let other = ["--leader-election-id=probes"];
+    let web = stage.host(FIRST).await?;
+    let mut probes = stage.probe_host(&modules::fixture("probe").await?, &other)?;
+    for host in [&web, &probes] {
+        host.wait_log(LEADING, SOON).await;
+    }
+    let want = |name: &str, value: &str| probe(&stage.namespace, name, wanting(&[config_map(name, value)]));
+    stage.web_apps(3).await?;
+    stage.client.create(&PROBES, &want("before", "1")).await?;
+    reconciled(&stage.client, &PROBES, &stage.namespace, "before", "Settled", SOON).await;
+    stage.all_settled().await;
+    probes.kill9();
+    let images = {
+        let mark = stage.mark().await?;
+        let edits = stage.edits(3);
+        stage.written_and_renewed(1, mark).await;
+        edits.end().await?
+    };
+    stage.has(&images).await;
+    assert!(!web.log_contains("lost the Lease"), "{}", web.log());
+    stage.client.create(&PROBES, &want("after", "1")).await?;
+    let again = stage.probe_host(&modules::fixture("probe").await?, &other)?;
+    again.wait_log(LEADING, SOON).await;
+    reconciled(&stage.client, &PROBES, &stage.namespace, "after", "Settled", SOON).await;
+    Ok(())
+}

@@ -27,12 +27,13 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use line::{Client, Line};
 use operator_core::answer::{self, Answer};
+use operator_core::backoff::Bucket;
 use operator_core::breaker::{Breaker, Signal, Transition};
 use std::error::Error;
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tower::ServiceExt as _;
@@ -59,6 +60,8 @@ struct Standing {
     is_open: watch::Sender<bool>,
     /// Writes that were sent and are not answered.
     unanswered: AtomicUsize,
+    /// Of requests in all.
+    rate: OnceLock<Mutex<Bucket>>,
 }
 
 /// A write, from when it is sent to its answer.
@@ -133,13 +136,28 @@ impl ApiServer {
         let (is_open, unanswered) = (watch::Sender::new(false), AtomicUsize::new(0));
         Self {
             client: line.client(),
-            standing: Arc::new(Standing { line, url, requests, breaker, is_open, unanswered }),
+            standing: Arc::new(Standing { line, url, requests, breaker, is_open, unanswered, rate: OnceLock::new() }),
         }
     }
 
     /// The same server by other connections, for a thread that drives them itself.
     pub fn apart(&self) -> Self {
         Self { client: self.standing.line.client(), standing: Arc::clone(&self.standing) }
+    }
+
+    /// Sends no more than so many requests from now on, but for those about the Lease: a renewal must not wait for them. To be called once.
+    pub fn limit(&self, rate: Bucket) {
+        // Err: it was called before; the first rate stays.
+        let _ = self.standing.rate.set(Mutex::new(rate));
+    }
+
+    /// Waits until another request may be sent.
+    async fn turn(&self) {
+        let Some(rate) = self.standing.rate.get() else { return };
+        let wait = rate.lock().unwrap_or_else(PoisonError::into_inner).reserve(Instant::now());
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
     }
 
     /// Where it is.
@@ -181,10 +199,11 @@ impl ApiServer {
     /// # Errors
     /// No answer, or one that is no success.
     pub async fn get(&self, path: &str) -> Result<Bytes, ApiError> {
+        self.turn().await;
         self.get_within(path, TIMEOUT + GRACE).await
     }
 
-    /// The same, with a time limit of its own.
+    /// The same, with a time limit of its own, and at once whatever else is sent.
     ///
     /// # Errors
     /// No answer, or one that is no success.
@@ -204,6 +223,7 @@ impl ApiServer {
     /// # Errors
     /// No answer, or one that is no success. Errors within the stream come as events of it.
     pub async fn watch(&self, path: &str) -> Result<Lines, ApiError> {
+        self.turn().await;
         let request = request(Method::GET, path, None, String::new())?;
         let response = within(TIMEOUT + GRACE, self.send(request)).await;
         self.report(absence(&response));
@@ -222,6 +242,7 @@ impl ApiServer {
     /// # Errors
     /// No answer, or one that is no success; or nothing was sent, as the permit is over.
     pub async fn write(&self, permit: &Permit, write: Write<'_>) -> Result<Bytes, ApiError> {
+        self.turn().await;
         let timeout = TIMEOUT.min(permit.left());
         // The server counts from when the request arrives: what is left after the last second is for the way there.
         let Some(seconds) = NonZeroU64::new(timeout.as_secs()) else { return Err(NotLeading.into()) };

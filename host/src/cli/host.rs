@@ -66,6 +66,20 @@ pub(super) struct HostArgs {
     )]
     retry_burst: u32,
 
+    /// Requests a second to the API server, those about the Lease left out [default: no limit, as the server has its own]
+    #[arg(long, env = "OPERATOR_QPS", value_name = "N", value_parser = units::rate, help_heading = "Work queue")]
+    qps: Option<f64>,
+    /// Requests that may be sent at once where --qps is set
+    #[arg(
+        long,
+        env = "OPERATOR_BURST",
+        value_name = "N",
+        default_value_t = 30,
+        requires = "qps",
+        help_heading = "Work queue"
+    )]
+    burst: u32,
+
     /// Hold an outcome that prunes all of an object's several children, or makes more than half of a module's children go within a
     /// minute, until the module confirms it, a minute has passed, or the object is annotated
     #[arg(
@@ -211,6 +225,9 @@ fn start(args: &HostArgs, election: Option<Config>, handle: Handle) -> Result<Ho
     for module in &modules {
         say_loaded(module);
     }
+    if let Some(rate) = args.qps.and_then(|qps| Bucket::new(qps, args.burst)) {
+        api.limit(rate);
+    }
     let api = Arc::new(api);
     if let Err(error) = handle.block_on(api.check_access()) {
         return Err(vec![format!("{error:#}")]);
@@ -235,6 +252,11 @@ fn start(args: &HostArgs, election: Option<Config>, handle: Handle) -> Result<Ho
         Some(config) => {
             let lease = config.name.clone();
             let leadership = Leadership::compete(config, &api, &permits, controller.modules(), &handle);
+            let stuck = leadership.stuck();
+            health.live("leader-election", move || match stuck() {
+                None => Finding::Ok,
+                Some(since) => Finding::Failed(format!("it has stood still for {} s", since.as_secs())),
+            });
             controller.follow_pauses(lease.clone(), leadership.paused());
             let standing = leadership.standing();
             // A standby is as ready as the leader is, as with controller-runtime.

@@ -7,9 +7,10 @@ use crate::api::exempt::{Exempt, LeaseName};
 use crate::api::{ApiError, ApiServer};
 use jiff::Timestamp;
 use operator_core::lead::{
-    Answer, Elector, End, Lease, Loss, ModuleVersion, Options, Paused, Request, Standing, Step, Timing,
+    Answer, BootTime, Elector, End, Lease, Loss, ModuleVersion, Options, Paused, Request, Standing, Step, Timing,
 };
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -36,6 +37,7 @@ pub struct Config {
 pub struct Leadership {
     standing: watch::Receiver<Standing>,
     paused: watch::Receiver<Paused>,
+    beat: Beat,
     stop: CancellationToken,
     /// Keeps the channel open where there is no election.
     _always: Option<watch::Sender<Standing>>,
@@ -46,7 +48,7 @@ impl Leadership {
     pub fn without_election() -> Self {
         let (always, standing) = watch::channel(Standing::Leading);
         let (_, paused) = watch::channel(Paused::default());
-        Self { standing, paused, stop: CancellationToken::new(), _always: Some(always) }
+        Self { standing, paused, beat: Beat::default(), stop: CancellationToken::new(), _always: Some(always) }
     }
 
     /// Starts to compete for the Lease. `modules` is asked for what the Lease shall say that this process runs.
@@ -65,7 +67,9 @@ impl Leadership {
         let Config { namespace, name, identity, timing, allow_older_module } = config;
         let elector =
             Elector::new(Options { namespace, name, identity, timing, allow_older_module, seed: fastrand::u64(..) });
+        let beat = Beat::new(timing.lease_duration());
         let election = Election {
+            beat: beat.clone(),
             elector,
             news: News::follow(handle.clone(), Arc::clone(api), &lease),
             api: Arc::clone(api),
@@ -77,7 +81,13 @@ impl Leadership {
             stop: stop.clone(),
         };
         handle.spawn(election.run());
-        Self { standing, paused, stop, _always: None }
+        Self { standing, paused, beat, stop, _always: None }
+    }
+
+    /// Says for how long the election has stood still, if that is longer than it ever should.
+    pub fn stuck(&self) -> impl Fn() -> Option<Duration> + Send + Sync + 'static {
+        let beat = self.beat.clone();
+        move || beat.stuck(clock::now())
     }
 
     /// Which modules the Lease says are paused. It ends where there is no election.
@@ -129,7 +139,40 @@ impl Leadership {
     }
 }
 
+/// When the election last went on. A leader whose election stands still writes nothing, as its term runs out by the clock, and never says
+/// so: only a restart helps (client-go's `HealthzAdaptor`).
+#[derive(Clone, Debug, Default)]
+struct Beat {
+    /// Nanoseconds of [`BootTime`]; 0: there is no election, or it has ended.
+    last: Arc<AtomicU64>,
+    /// Longest time between two beats.
+    limit: Duration,
+}
+
+impl Beat {
+    /// What client-go's adaptor grants beyond the lease duration.
+    const GRACE: Duration = Duration::from_secs(20);
+
+    fn new(lease_duration: Duration) -> Self {
+        let beat = Self { last: Arc::default(), limit: lease_duration + Self::GRACE };
+        beat.set(Some(clock::now()));
+        beat
+    }
+
+    fn set(&self, at: Option<BootTime>) {
+        let nanoseconds = at.map_or(0, |at| u64::try_from(at.since_boot().as_nanos()).unwrap_or(u64::MAX));
+        self.last.store(nanoseconds, Ordering::Relaxed);
+    }
+
+    fn stuck(&self, now: BootTime) -> Option<Duration> {
+        let last = self.last.load(Ordering::Relaxed);
+        let since = BootTime::new(Duration::from_nanos(last)).until(now);
+        (last > 0 && since > self.limit).then_some(since)
+    }
+}
+
 struct Election {
+    beat: Beat,
     elector: Elector,
     news: News,
     api: Arc<ApiServer>,
@@ -145,7 +188,9 @@ impl Election {
     async fn run(mut self) {
         loop {
             self.elector.runs((self.modules)());
-            let step = self.elector.next(clock::now(), Timestamp::now());
+            let now = clock::now();
+            let step = self.elector.next(now, Timestamp::now());
+            self.beat.set((!matches!(step, Step::End(_))).then_some(now));
             // Before anything is sent: what is given back permits nothing any more.
             self.publish();
             match step {
@@ -247,12 +292,25 @@ async fn ask(api: &ApiServer, lease: &LeaseName, request: Request, limit: Durati
 mod tests {
     use super::*;
 
+    #[test]
+    fn an_election_that_stands_still_is_found_out_and_one_that_ended_is_not() {
+        let beat = Beat::new(Duration::from_secs(15));
+        let now = clock::now();
+        beat.set(Some(now));
+        assert_eq!(beat.stuck(now + Duration::from_secs(35)), None);
+        assert_eq!(beat.stuck(now + Duration::from_secs(36)), Some(Duration::from_secs(36)));
+        beat.set(None);
+        assert_eq!(beat.stuck(now + Duration::from_secs(100)), None);
+        assert_eq!(Beat::default().stuck(now), None, "without an election");
+    }
+
     #[tokio::test]
     async fn an_election_that_nobody_runs_any_more_is_lost_and_held_up_by_nothing() {
         let (election, standing) = watch::channel(Standing::Leading);
         let mut leadership = Leadership {
             standing,
             paused: watch::channel(Paused::default()).1,
+            beat: Beat::default(),
             stop: CancellationToken::new(),
             _always: None,
         };

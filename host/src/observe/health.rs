@@ -25,9 +25,10 @@ pub enum Finding {
 
 type Checks = Box<dyn Fn() -> Vec<(String, Finding)> + Send + Sync>;
 
-/// The readiness checks of the process, asked at each probe. Clones share them.
+/// The checks of the process, asked at each probe. Clones share them.
 #[derive(Clone, Default)]
 pub struct Health {
+    live: Arc<Mutex<Vec<Checks>>>,
     ready: Arc<Mutex<Vec<Checks>>>,
 }
 
@@ -43,6 +44,13 @@ impl Health {
         Self::default()
     }
 
+    /// Adds a check of liveness: where it fails, a restart helps. It runs at each probe, and must not block.
+    pub fn live(&self, name: impl Into<String>, check: impl Fn() -> Finding + Send + Sync + 'static) {
+        let name = name.into();
+        let check: Checks = Box::new(move || vec![(name.clone(), check())]);
+        self.live.lock().unwrap_or_else(PoisonError::into_inner).push(check);
+    }
+
     /// Adds a readiness check. It runs at each probe: it must neither block nor add checks itself.
     pub fn check(&self, name: impl Into<String>, check: impl Fn() -> Finding + Send + Sync + 'static) {
         let name = name.into();
@@ -54,11 +62,16 @@ impl Health {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(checks));
     }
 
+    /// What `/healthz` says. A process that answers lives, but for what only a restart mends.
+    fn liveness(&self, verbose: bool) -> (StatusCode, String) {
+        let ping = ("ping".to_owned(), Finding::Ok);
+        let findings: Vec<_> = std::iter::once(ping).chain(ask(&self.live)).collect();
+        report("healthz", &findings, verbose)
+    }
+
     /// What `/readyz` says.
     fn readiness(&self, verbose: bool) -> (StatusCode, String) {
-        let checks = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        let findings: Vec<(String, Finding)> = checks.iter().flat_map(|check| check()).collect();
-        report("readyz", &findings, verbose)
+        report("readyz", &ask(&self.ready), verbose)
     }
 }
 
@@ -68,13 +81,15 @@ pub async fn serve(listener: TcpListener, health: Health) {
 }
 
 fn router(health: Health) -> Router {
-    // A process that answers lives; what else may be wrong no restart would heal.
-    let healthz = |RawQuery(query): RawQuery| async move {
-        page(report("healthz", &[("ping".into(), Finding::Ok)], verbose(query)))
-    };
+    let healthz =
+        |State(health): State<Health>, RawQuery(query): RawQuery| async move { page(health.liveness(verbose(query))) };
     let readyz =
         |State(health): State<Health>, RawQuery(query): RawQuery| async move { page(health.readiness(verbose(query))) };
     Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz)).with_state(health)
+}
+
+fn ask(checks: &Mutex<Vec<Checks>>) -> Vec<(String, Finding)> {
+    checks.lock().unwrap_or_else(PoisonError::into_inner).iter().flat_map(|check| check()).collect()
 }
 
 fn page((status, text): (StatusCode, String)) -> (StatusCode, [(HeaderName, &'static str); 3], String) {
@@ -167,5 +182,15 @@ mod tests {
         assert!(probe(&health, "/healthz").await.ends_with("\r\n\r\nok"));
         assert!(probe(&health, "/healthz?verbose=1").await.ends_with("[+]ping ok\nhealthz check passed\n"));
         assert!(probe(&health, "/else").await.starts_with("HTTP/1.1 404"));
+    }
+
+    #[tokio::test]
+    async fn what_only_a_restart_mends_fails_the_health() {
+        let health = Health::new();
+        health.live("leader-election", || Finding::Failed("it stands still".into()));
+        let answer = probe(&health, "/healthz").await;
+        assert!(answer.starts_with("HTTP/1.1 500"), "{answer}");
+        assert!(answer.ends_with("[-]leader-election failed: it stands still\nhealthz check failed\n"), "{answer}");
+        assert!(probe(&health, "/readyz").await.ends_with("\r\n\r\nok"));
     }
 }

@@ -17,6 +17,7 @@ pub mod objects;
 pub mod ports;
 pub mod process;
 pub mod proxy;
+pub mod rights;
 pub mod stage;
 pub mod usage;
 pub mod wait;

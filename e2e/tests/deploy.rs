@@ -11,6 +11,7 @@ use operator_e2e::cluster::User;
 use operator_e2e::expect::runs;
 use operator_e2e::folder::{Folder, copy};
 use operator_e2e::objects::{WEB_APPS, is_settled, web_app};
+use operator_e2e::rights::{Right, granted, resources, texts, used_by};
 use operator_e2e::{Client, Cluster, Host, Mark, Options, Requests, Resource, Result, eventually, host, modules};
 use serde_json::{Value, json};
 
@@ -134,31 +135,25 @@ async fn a_module_may_be_part_of_the_image() -> Result<()> {
     Ok(())
 }
 
-/// A verb on a resource, as RBAC knows them: `patch webapps.webapp.example.com/status`.
-type Right = (String, String);
-
 #[tokio::test]
 async fn the_rights_are_enough_and_none_is_more_than_needed() -> Result<()> {
-    let (mut granted, mut used) = (BTreeSet::new(), BTreeSet::new());
+    let (mut allowed, mut used) = (BTreeSet::new(), BTreeSet::new());
     // Servers that stream lists, and those that do not.
     for flag in ["--feature-gates=WatchList=true", "--feature-gates=WatchList=false"] {
         let deployed = Deployed::on(Cluster::options().apiserver_flag(flag)).await?;
-        granted = deployed.granted().await?;
+        allowed = granted(&deployed.client, NAMESPACE).await?;
         life(&deployed, &[]).await?;
         let requests = deployed.requests().await?;
         let refused = requests.matching(|record| matches!(record.code, 401 | 403));
         assert!(refused.is_empty(), "the host asked for what it may not:\n{refused}");
-        used.extend(requests.iter().filter(|record| !record.resource.is_empty()).map(|record| {
-            let sub = if record.subresource.is_empty() { "" } else { "/" };
-            (record.verb.clone(), format!("{}{sub}{}", record.resource, record.subresource))
-        }));
+        used.extend(used_by(&requests));
         if flag.ends_with("false") {
-            for right in granted.difference(&used) {
+            for right in allowed.difference(&used) {
                 deployed.assert_needed(right).await?;
             }
         }
     }
-    let more: Vec<&Right> = used.difference(&granted).collect();
+    let more: Vec<&Right> = used.difference(&allowed).collect();
     assert!(more.is_empty(), "rights that no role of the manifests gives: {more:?}");
     Ok(())
 }
@@ -166,12 +161,12 @@ async fn the_rights_are_enough_and_none_is_more_than_needed() -> Result<()> {
 #[tokio::test]
 async fn operator_rbac_prints_the_same_rights_and_those_of_a_namespace_alone() -> Result<()> {
     let deployed = Deployed::on(Cluster::options()).await?;
-    let of_manifests = deployed.granted().await?;
+    let of_manifests = granted(&deployed.client, NAMESPACE).await?;
     deployed.grant_what_is_printed(&[]).await?;
-    assert_eq!(deployed.granted().await?, of_manifests);
+    assert_eq!(granted(&deployed.client, NAMESPACE).await?, of_manifests);
 
     deployed.grant_what_is_printed(&["--namespace=default"]).await?;
-    assert_eq!(deployed.granted().await?, of_manifests);
+    assert_eq!(granted(&deployed.client, NAMESPACE).await?, of_manifests);
     let everywhere = deployed.client.list(&Resource::new(RBAC, "clusterroles"), "", "").await?;
     assert!(!everywhere.iter().any(is_ours), "a ClusterRole for a host that works in one namespace");
     life(&deployed, &["--namespace=default"]).await?;
@@ -253,33 +248,6 @@ impl Deployed {
         Ok(())
     }
 
-    /// Everything that the roles bound to the account allow.
-    async fn granted(&self) -> Result<BTreeSet<Right>> {
-        let mut rights = BTreeSet::new();
-        for bindings in ["clusterrolebindings", "rolebindings"] {
-            for binding in self.client.list(&Resource::new(RBAC, bindings), "", "").await? {
-                let subjects = binding["subjects"].as_array().into_iter().flatten();
-                let ours = |subject: &&Value| subject["kind"] == "ServiceAccount" && subject["namespace"] == NAMESPACE;
-                if subjects.filter(ours).count() > 0 {
-                    rights.extend(rights_of(&self.role(&binding).await?));
-                }
-            }
-        }
-        assert!(!rights.is_empty(), "nothing is bound to the account");
-        Ok(rights)
-    }
-
-    async fn role(&self, binding: &Value) -> Result<Value> {
-        let name = binding["roleRef"]["name"].as_str().unwrap_or_default();
-        Ok(match binding["roleRef"]["kind"].as_str() {
-            Some("Role") => {
-                let namespace = binding["metadata"]["namespace"].as_str().unwrap_or_default();
-                self.client.get(&Resource::new(RBAC, "roles"), namespace, name).await?
-            }
-            _ => self.client.get(&Resource::new(RBAC, "clusterroles"), "", name).await?,
-        })
-    }
-
     /// A right that no request names: without it the server refuses an apply that makes a child, with it none.
     async fn assert_needed(&self, right: &Right) -> Result<()> {
         let clusterroles = Resource::new(RBAC, "clusterroles");
@@ -331,17 +299,6 @@ fn new_child((_, resource): &Right, owner: &Value) -> (Resource<'static>, Value)
     (DEPLOYMENTS, json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}))
 }
 
-fn rights_of(role: &Value) -> BTreeSet<Right> {
-    let rules = role["rules"].as_array().into_iter().flatten();
-    let rights = rules.flat_map(|rule| {
-        let verbs = texts(&rule["verbs"]);
-        resources(rule)
-            .into_iter()
-            .flat_map(move |resource| verbs.clone().into_iter().map(move |verb| (verb, resource.clone())))
-    });
-    rights.collect()
-}
-
 /// The rules without this right.
 fn without(rules: &Value, (verb, resource): &Right) -> Value {
     let mut rules = rules.clone();
@@ -353,23 +310,4 @@ fn without(rules: &Value, (verb, resource): &Right) -> Value {
     }
     // A rule must have a verb.
     rules.as_array().into_iter().flatten().filter(|rule| !texts(&rule["verbs"]).is_empty()).cloned().collect()
-}
-
-/// The resources of a rule with their groups: `deployments.apps`, `webapps.webapp.example.com/status`.
-fn resources(rule: &Value) -> Vec<String> {
-    let groups = texts(&rule["apiGroups"]);
-    assert!(!rule.to_string().contains('*'), "a wildcard: {rule}");
-    let of_group = |resource: String| {
-        let (resource, subresource) = match resource.split_once('/') {
-            Some((resource, subresource)) => (resource, format!("/{subresource}")),
-            None => (resource.as_str(), String::new()),
-        };
-        let dotted = |group: &String| if group.is_empty() { String::new() } else { format!(".{group}") };
-        groups.iter().map(|group| format!("{resource}{}{subresource}", dotted(group))).collect::<Vec<_>>()
-    };
-    texts(&rule["resources"]).into_iter().flat_map(of_group).collect()
-}
-
-fn texts(list: &Value) -> Vec<String> {
-    list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }

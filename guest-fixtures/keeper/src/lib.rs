@@ -24,7 +24,6 @@ impl Operator for Keeper {
     fn describe() -> Descriptor {
         Descriptor::new("keeper", "0.1.0", TypeRef::new("fixtures.example.com/v1", "Keeper"))
             .child(ChildType::new("v1", "ConfigMap").any_namespace())
-            .child(ChildType::new("v1", "Namespace").any_namespace())
             .child(ChildType::new("rbac.authorization.k8s.io/v1", "ClusterRole").any_namespace())
             .child(ChildType::new("apps/v1", "Deployment"))
             .replaces_manager("old-operator")

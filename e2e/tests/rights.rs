@@ -1,0 +1,173 @@
+//! What `operator rbac` prints for each module, in one namespace: a whole life passes under it, and nothing of it is left over.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use operator_e2e::client::{CONFIG_MAPS, DEPLOYMENTS, Resource};
+use operator_e2e::expect::SOON;
+use operator_e2e::folder::Folder;
+use operator_e2e::objects::{KEEPER_CRD, KEEPERS, config_map, is_settled};
+use operator_e2e::rights::{Right, granted, used_by};
+use operator_e2e::{Client, Cluster, Host, Mark, Result, eventually, host, modules};
+use serde_json::{Value, json};
+
+const NAMESPACE: &str = "operator-host";
+const LABEL: &str = "operatorhost.dev/installation";
+const CLUSTER_ROLES: Resource<'static> = Resource::new("rbac.authorization.k8s.io/v1", "clusterroles");
+const APPS: Resource<'static> = Resource::new("apps.example.com/v1", "webapps");
+const APPS_CRD: &str = include_str!("../../examples/webapp-apps/crd.yaml");
+
+/// An object of a module and the life that it is led through.
+struct Life {
+    module: PathBuf,
+    definition: &'static str,
+    primary: Resource<'static>,
+    object: Value,
+    /// A change of it after which it wants less.
+    less: Value,
+    /// Its children: type, namespace, name, and a change by somebody else.
+    children: Vec<(Resource<'static>, &'static str, &'static str, Value)>,
+}
+
+/// Leads the life under the printed rights, and checks them against what was asked for.
+async fn lives_under_its_rights(life: &Life) -> Result<BTreeSet<Right>> {
+    let cluster = Cluster::options()
+        .apiserver_flag("--enable-admission-plugins=OwnerReferencesPermissionEnforcement")
+        // Where lists are not streamed both verbs are used.
+        .apiserver_flag("--feature-gates=WatchList=false")
+        .start()
+        .await?;
+    let client = cluster.client();
+    cluster.apply(life.definition).await?;
+    for name in [NAMESPACE, "depot"] {
+        cluster
+            .apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}).to_string())
+            .await?;
+    }
+    let module = life.module.display().to_string();
+    let printed = host::operator(&["rbac", "--module", &module, "--namespace=default"], None).await?.ok()?;
+    cluster.kubectl_command(&["apply", "--server-side", "-f", "-"]).stdin(printed).run().await?.ok()?;
+    let account = cluster.service_account(NAMESPACE, "operator-host").await?;
+    let folder = Folder::new("rights")?;
+    let cache = format!("--module-cache={}", folder.join("modules").display());
+    let election = format!("--leader-election-namespace={NAMESPACE}");
+    let arguments = ["--namespace=default", "--leader-elect", &election, &cache];
+    let mut host = Host::spawn(&cluster.kubeconfig_of(&account)?, &[&life.module], &arguments)?;
+    host.wait_ready().await?;
+
+    live(&client, life).await?;
+    assert_eq!(host.sigterm().await?.code(), Some(0), "{}", host.log());
+    let mut again = Host::spawn(&cluster.kubeconfig_of(&account)?, &[&life.module], &arguments)?;
+    again.wait_ready().await?;
+    let requests = cluster.audit().since(Mark::START).await?;
+    let requests = requests.matching(|record| record.user == account.name());
+    let refused = requests.matching(|record| matches!(record.code, 401 | 403));
+    assert!(refused.is_empty(), "the host asked for what it may not:\n{refused}");
+    let (granted, used) = (granted(&client, NAMESPACE).await?, used_by(&requests));
+    let more: Vec<&Right> = used.difference(&granted).collect();
+    assert!(more.is_empty(), "rights that are not printed: {more:?}");
+    // What the server asks for beside the request itself (tests/deploy.rs shows that it does): `create` for an apply that makes
+    // something, `update` of the owner's finalizers for blockOwnerDeletion.
+    let left: Vec<&Right> = granted.difference(&used).filter(|right| !is_implied(right)).collect();
+    assert!(left.is_empty(), "rights that nothing used: {left:?}");
+    Ok(granted)
+}
+
+fn is_implied((verb, resource): &Right) -> bool {
+    verb == "create" || (verb == "update" && resource.ends_with("/finalizers"))
+}
+
+async fn live(client: &Client, life: &Life) -> Result<()> {
+    let name = life.object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    client.create(&life.primary, &life.object).await?;
+    let settled = || async {
+        let object = client.get(&life.primary, "default", &name).await?;
+        is_settled(&object)
+    };
+    eventually("it is settled", SOON, settled).await;
+    for (resource, namespace, child, change) in &life.children {
+        let before = client.get(resource, namespace, child).await?;
+        let version = client.patch(resource, namespace, child, change).await?["metadata"]["resourceVersion"].clone();
+        assert_ne!(version, before["metadata"]["resourceVersion"], "the change changes nothing");
+        eventually(&format!("{child} is set right"), SOON, || async {
+            let live = client.get(resource, namespace, child).await?;
+            anyhow::ensure!(live["metadata"]["resourceVersion"] != version, "{live}");
+            Ok(())
+        })
+        .await;
+        client.patch(resource, namespace, child, &json!({"metadata": {"labels": {LABEL: null}}})).await?;
+        eventually(&format!("{child} has its label again"), SOON, || async {
+            let live = client.get(resource, namespace, child).await?;
+            anyhow::ensure!(live["metadata"]["labels"][LABEL] == "default", "{}", live["metadata"]);
+            Ok(())
+        })
+        .await;
+    }
+    if !life.less.is_null() {
+        client.patch(&life.primary, "default", &name, &life.less).await?;
+        eventually("it wants less", SOON, settled).await;
+    }
+    client.delete(&life.primary, "default", &name).await?;
+    eventually("it is gone", SOON, || async {
+        anyhow::ensure!(client.find(&life.primary, "default", &name).await?.is_none(), "it is there");
+        Ok(())
+    })
+    .await;
+    Ok(())
+}
+
+fn deployment(name: &str) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+        "spec": {
+            "replicas": 2, "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "a", "image": "a:1"}]}},
+        },
+    })
+}
+
+#[tokio::test]
+async fn a_module_with_hooks_and_children_anywhere() -> Result<()> {
+    let mut elsewhere = config_map("there", "1");
+    elsewhere["metadata"]["namespace"] = "depot".into();
+    let role = json!({"apiVersion": CLUSTER_ROLES.api_version, "kind": "ClusterRole", "metadata": {"name": "kept"}, "rules": []});
+    let life = Life {
+        module: modules::fixture("keeper").await?,
+        definition: KEEPER_CRD,
+        primary: KEEPERS,
+        object: json!({
+            "apiVersion": KEEPERS.api_version, "kind": "Keeper", "metadata": {"name": "a", "namespace": "default"},
+            "spec": {"children": [elsewhere, role, deployment("web")], "outside": {"observation": 1}},
+        }),
+        less: json!({"spec": {"children": []}}),
+        children: vec![
+            (CONFIG_MAPS, "depot", "there", json!({"data": {"key": "2"}})),
+            (CLUSTER_ROLES, "", "kept", json!({"metadata": {"annotations": {"operatorhost.dev/desired": "v1:0"}}})),
+            (DEPLOYMENTS, "default", "web", json!({"spec": {"replicas": 7}})),
+        ],
+    };
+    let granted = lives_under_its_rights(&life).await?;
+    let right = |verb: &str, resource: &str| (verb.to_owned(), resource.to_owned());
+    assert!(granted.contains(&right("patch", "keepers.fixtures.example.com")), "for its finalizer");
+    assert!(granted.contains(&right("delete", "configmaps")), "it prunes");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_module_that_deletes_nothing() -> Result<()> {
+    let life = Life {
+        module: modules::webapp_apps().await?.to_owned(),
+        definition: APPS_CRD,
+        primary: APPS,
+        object: json!({
+            "apiVersion": APPS.api_version, "kind": "WebApp", "metadata": {"name": "shop", "namespace": "default"},
+            "spec": {"image": "example.test/web:1", "replicas": 3, "port": 8080},
+        }),
+        less: Value::Null,
+        children: vec![(DEPLOYMENTS, "default", "shop-deployment", json!({"spec": {"replicas": 7}}))],
+    };
+    let granted = lives_under_its_rights(&life).await?;
+    let deletes: Vec<&Right> = granted.iter().filter(|(verb, _)| verb == "delete").collect();
+    assert!(deletes.is_empty(), "{deletes:?}");
+    Ok(())
+}

@@ -203,7 +203,12 @@ impl Descriptor {
 
     /// The module's finalizer, whether it needs one or not.
     pub fn finalizer(&self) -> String {
-        self.finalizer.clone().unwrap_or_else(|| format!("{}/{}", self.primary.group(), self.name))
+        let derived = || match self.primary.group() {
+            // The core group has no name to qualify it with.
+            "" => format!("{}{}", names::PREFIX, self.name),
+            group => format!("{group}/{}", self.name),
+        };
+        self.finalizer.clone().unwrap_or_else(derived)
     }
 
     /// The field manager of everything that the module writes.

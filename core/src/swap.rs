@@ -69,12 +69,16 @@ fn finalizers(running: &Descriptor, candidate: &Descriptor, refused: &mut Vec<St
             ));
         }
     }
-    if let (Some(before), Some(after)) = (running.needed_finalizer(), candidate.needed_finalizer())
-        && before != after
-    {
-        refused.push(format!(
+    match (running.needed_finalizer(), candidate.needed_finalizer()) {
+        (Some(before), Some(after)) if before != after => refused.push(format!(
             "its finalizer is {after}, not {before}: nobody would take the one off that objects carry; keep the finalizer"
-        ));
+        )),
+        // A hook that is gone was said.
+        (Some(before), None) if refused.is_empty() => refused.push(format!(
+            "no type of its children is any-namespace any more, and objects carry the finalizer {before} for those: they would never go; \
+             keep a type any-namespace"
+        )),
+        _ => {}
     }
 }
 
@@ -210,6 +214,10 @@ mod tests {
         candidate.hooks = vec!["external".into()];
         let refused = compare(&running, &candidate).expect_err("finalize is gone");
         assert!(refused[0].contains("no hook \"finalize\" any more"), "{refused:?}");
+        let mut roaming = webapp();
+        roaming.children[0].any_namespace = true;
+        let refused = compare(&roaming, &webapp()).expect_err("its children elsewhere would stay");
+        assert!(refused[0].contains("any-namespace any more"), "{refused:?}");
         candidate = Descriptor { finalizer: Some("example.com/other".into()), ..running.clone() };
         let refused = compare(&running, &candidate).expect_err("another finalizer");
         assert!(refused[0].contains("its finalizer is example.com/other"), "{refused:?}");

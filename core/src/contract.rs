@@ -365,7 +365,7 @@ pub struct Status {
 }
 
 /// `type` of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EventType {
     /// `"Normal"`
     Normal,

@@ -7,6 +7,7 @@ pub mod answer;
 pub mod backoff;
 pub mod breaker;
 pub mod contract;
+pub mod events;
 pub mod external;
 pub mod follow;
 pub mod lead;

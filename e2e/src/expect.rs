@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::client::{Client, ClientError, DEPLOYMENTS, Resource};
+use crate::client::{Client, ClientError, DEPLOYMENTS, EVENTS, Resource};
 use crate::objects::{PROBES, condition, is_settled};
 use crate::stage::{Probes, Stage};
 use crate::wait::eventually;
@@ -56,6 +56,20 @@ pub async fn reconciled(
         if is_current && condition["reason"] == reason { Ok(condition.clone()) } else { Err(condition.to_string()) }
     })
     .await
+}
+
+/// Touches a primary that something is in the way of until the event that says so tells of a repetition.
+pub async fn trouble_repeats(client: &Client, resource: &Resource<'_>, namespace: &str, name: &str) {
+    eventually(&format!("the trouble of {name} is told to repeat"), SOON, || async {
+        let touched = json!({"metadata": {"labels": {"touched": format!("{:08x}", fastrand::u32(..))}}});
+        client.patch(resource, namespace, name, &touched).await?;
+        let events = client.list(&EVENTS, namespace, "").await?;
+        let is_it = |event: &&Value| event["regarding"]["name"] == name && event["type"] == "Warning";
+        let count = events.iter().find(is_it).map(|event| event["series"]["count"].clone());
+        anyhow::ensure!(count.as_ref().and_then(Value::as_u64).is_some_and(|count| count > 1), "{count:?}");
+        Ok(())
+    })
+    .await;
 }
 
 impl Stage {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use operator_e2e::client::{DEPLOYMENTS, SERVICES};
 use operator_e2e::cluster::User;
-use operator_e2e::expect::runs;
+use operator_e2e::expect::{runs, trouble_repeats};
 use operator_e2e::folder::{Folder, copy};
 use operator_e2e::objects::{WEB_APPS, is_settled, web_app};
 use operator_e2e::rights::{Right, granted, resources, texts, used_by};
@@ -208,6 +208,14 @@ async fn life(deployed: &Deployed, arguments: &[&str]) -> Result<()> {
         })
         .await;
     }
+    // Somebody else's Service has the name.
+    let theirs = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "taken", "namespace": "default"},
+        "spec": {"ports": [{"port": 80}]},
+    });
+    client.create(&SERVICES, &theirs).await?;
+    client.create(&WEB_APPS, &web_app("default", "taken")).await?;
+    trouble_repeats(client, &WEB_APPS, "default", "taken").await;
     client.delete(&WEB_APPS, "default", "shop").await?;
     client.create(&WEB_APPS, &web_app("default", "other")).await?;
     runs(client, "default", "other", "example.test/web:1", SOON).await;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use operator_e2e::client::{CONFIG_MAPS, DEPLOYMENTS, Resource};
-use operator_e2e::expect::SOON;
+use operator_e2e::expect::{SOON, trouble_repeats};
 use operator_e2e::folder::Folder;
 use operator_e2e::objects::{KEEPER_CRD, KEEPERS, config_map, is_settled};
 use operator_e2e::rights::{Right, granted, used_by};
@@ -25,6 +25,8 @@ struct Life {
     object: Value,
     /// A change of it after which it wants less.
     less: Value,
+    /// Another object, and what stands in the way of it: type and object.
+    troubled: (Value, Resource<'static>, Value),
     /// Its children: type, namespace, name, and a change by somebody else.
     children: Vec<(Resource<'static>, &'static str, &'static str, Value)>,
 }
@@ -103,6 +105,11 @@ async fn live(client: &Client, life: &Life) -> Result<()> {
         })
         .await;
     }
+    let (troubled, resource, foreign) = &life.troubled;
+    client.create(resource, foreign).await?;
+    client.create(&life.primary, troubled).await?;
+    let troubled = troubled["metadata"]["name"].as_str().unwrap_or_default();
+    trouble_repeats(client, &life.primary, "default", troubled).await;
     if !life.less.is_null() {
         client.patch(&life.primary, "default", &name, &life.less).await?;
         eventually("it wants less", SOON, settled).await;
@@ -114,6 +121,11 @@ async fn live(client: &Client, life: &Life) -> Result<()> {
     })
     .await;
     Ok(())
+}
+
+fn in_default(mut object: Value) -> Value {
+    object["metadata"]["namespace"] = "default".into();
+    object
 }
 
 fn deployment(name: &str) -> Value {
@@ -140,6 +152,14 @@ async fn a_module_with_hooks_and_children_anywhere() -> Result<()> {
             "spec": {"children": [elsewhere, role, deployment("web")], "outside": {"observation": 1}},
         }),
         less: json!({"spec": {"children": []}}),
+        troubled: (
+            json!({
+                "apiVersion": KEEPERS.api_version, "kind": "Keeper", "metadata": {"name": "b", "namespace": "default"},
+                "spec": {"children": [config_map("theirs", "1")]},
+            }),
+            CONFIG_MAPS,
+            in_default(config_map("theirs", "theirs")),
+        ),
         children: vec![
             (CONFIG_MAPS, "depot", "there", json!({"data": {"key": "2"}})),
             (CLUSTER_ROLES, "", "kept", json!({"metadata": {"annotations": {"operatorhost.dev/desired": "v1:0"}}})),
@@ -164,6 +184,14 @@ async fn a_module_that_deletes_nothing() -> Result<()> {
             "spec": {"image": "example.test/web:1", "replicas": 3, "port": 8080},
         }),
         less: Value::Null,
+        troubled: (
+            json!({
+                "apiVersion": APPS.api_version, "kind": "WebApp", "metadata": {"name": "other", "namespace": "default"},
+                "spec": {"image": "example.test/web:1", "replicas": 3, "port": 8080},
+            }),
+            DEPLOYMENTS,
+            in_default(deployment("other-deployment")),
+        ),
         children: vec![(DEPLOYMENTS, "default", "shop-deployment", json!({"spec": {"replicas": 7}}))],
     };
     let granted = lives_under_its_rights(&life).await?;

@@ -10,6 +10,7 @@
 pub mod api;
 mod apply;
 pub mod cli;
+mod events;
 pub mod lead;
 pub mod module;
 pub mod observe;

@@ -4,6 +4,7 @@
 //! the queue carries, so that a restart or a missed event costs nothing.
 
 mod definition;
+mod events;
 mod external;
 mod finalize;
 mod gate;
@@ -22,6 +23,7 @@ mod worker;
 
 use crate::api::ApiServer;
 use crate::api::openapi::Schemas;
+use crate::events::Events;
 use crate::lead::Permits;
 use crate::module::{Folders, Module, ModuleFile, Runtime};
 use crate::observe::health::{Finding, Health};
@@ -73,6 +75,8 @@ pub struct Settings {
 /// The keys of one primary type, and the module that serves them.
 #[derive(Debug)]
 pub(crate) struct Operator {
+    /// Name of the module, whichever build of it runs.
+    name: Arc<str>,
     lane: Lane,
     serving: watch::Sender<Arc<Serving>>,
     /// Its work is suspended by the Lease.
@@ -122,6 +126,7 @@ pub(crate) struct Shared {
     permits: Permits,
     memories: Memories,
     external: External,
+    events: Events,
     waiters: Waiters,
     /// What was said once and is not said again.
     said: Mutex<HashSet<String>>,
@@ -243,14 +248,17 @@ impl Controller {
         let watches = Watches::new(handle.clone(), Arc::clone(&api), &settings.installation, managers);
         let names: Vec<&str> = modules.iter().map(|module| module.descriptor().name.as_str()).collect();
         let counted = metrics.count_modules(&names);
+        let (events, recording) = Events::start(Arc::clone(&api), permits.clone(), metrics.count_events());
         let operators: Vec<Operator> = modules
             .into_iter()
             .zip(counted)
             .map(|(module, metrics)| {
                 let lane = queue.open_lane();
                 queue.hold(lane);
+                let module_name = Arc::from(module.descriptor().name.as_str());
                 let serving = Arc::new(Serving::new(module, &watches, &settings.namespaces));
                 Operator {
+                    name: module_name,
                     lane,
                     serving: watch::Sender::new(serving),
                     is_paused: AtomicBool::new(false),
@@ -272,6 +280,7 @@ impl Controller {
             permits,
             memories: Memories::default(),
             external: External::default(),
+            events,
             waiters: Waiters::default(),
             said: Mutex::default(),
             states: watch::Sender::new(()),
@@ -282,6 +291,7 @@ impl Controller {
         shared.watches.start(Arc::clone(&shared) as Arc<dyn Sink>);
         let mut tasks = JoinSet::new();
         tasks.spawn_on(keep_gates(Arc::clone(&shared)), &shared.handle);
+        tasks.spawn_on(recording, &shared.handle);
         tasks.spawn_on(follow_breaker(Arc::clone(&shared)), &shared.handle);
         for index in 0..shared.operators.len() {
             tasks.spawn_on(definition::keep_comparing(Arc::clone(&shared), index), &shared.handle);

@@ -176,6 +176,8 @@ fn rules(descriptor: &Descriptor) -> (Vec<PolicyRule>, Vec<PolicyRule>) {
         // To set blockOwnerDeletion on children.
         rules.push(rule(group, [&*format!("{primary}/finalizers")], &["update"]));
     }
+    // What is told about the primaries.
+    rules.push(rule("events.k8s.io", ["events"], &["create", "patch"]));
     let (anywhere, here): (Vec<_>, Vec<_>) = descriptor.children.iter().partition(|child| child.any_namespace);
     rules.extend(of_children(descriptor, &here));
     (rules, of_children(descriptor, &anywhere))
@@ -265,7 +267,10 @@ mod tests {
             finalizer: None,
             extensions: vec![],
         };
-        assert_eq!(plurals(&descriptor), ["flock", "flock", "flock/finalizers", "networkpolicies", "ingresses"]);
+        assert_eq!(
+            plurals(&descriptor),
+            ["flock", "flock", "flock/finalizers", "events", "networkpolicies", "ingresses"]
+        );
         let may_delete = |rule: &&PolicyRule| rule.verbs.iter().any(|verb| verb == "delete");
         let (rules, anywhere) = rules(&descriptor);
         assert!(anywhere.is_empty());

@@ -7,6 +7,7 @@
 
 mod calls;
 mod children;
+mod events;
 mod leader;
 mod modules;
 mod process;
@@ -17,6 +18,7 @@ mod types;
 
 pub use calls::Calls;
 pub use children::Children;
+pub use events::EventCounts;
 pub use modules::Swaps;
 pub use queue::QueueTimes;
 pub use reconcile::Reconciles;

@@ -4,6 +4,7 @@
 //! then the finalizer. A host that dies in between does the same again: each step is made to be repeated. What owner references reach is the
 //! garbage collector's. An object without our finalizer is left alone.
 
+use super::events::Deed;
 use super::outcome::Planned;
 use super::pass::{Next, Pass, Phase};
 use super::snapshot::Taken;
@@ -140,10 +141,12 @@ impl Pass<'_> {
         };
         match result {
             Ok(Some(_)) => {
-                self.written.push(match change {
-                    FinalizerChange::Add => format!("added finalizer {name}"),
-                    FinalizerChange::Remove => format!("removed finalizer {name}"),
-                });
+                let (deed, text) = match change {
+                    FinalizerChange::Add => (Deed::Held, format!("added finalizer {name}")),
+                    FinalizerChange::Remove => (Deed::Finalized, format!("removed finalizer {name}")),
+                };
+                self.written.push(text);
+                self.deeds.push((deed, name.to_owned()));
                 Ok(())
             }
             // What is there instead is on its way to the table, and wakes the key; this is for when it is not.

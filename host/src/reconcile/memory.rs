@@ -1,7 +1,7 @@
 //! What is remembered of a key from one pass to the next. Losing all of it costs calls and comparisons, never a write.
 
 use super::QueueKey;
-use operator_core::contract::{ObjectName, TypeRef};
+use operator_core::contract::{Event, ObjectName, TypeRef};
 use operator_core::plan::decide::ChildMemory;
 use operator_core::plan::prune_guard::Held;
 use operator_core::status::Flapping;
@@ -22,6 +22,8 @@ pub(super) struct KeyMemory {
     pub(super) children: HashMap<(TypeRef, ObjectName), ChildMemory>,
     /// Prunes that wait to be confirmed.
     pub(super) held: Option<Held>,
+    /// Events of the last call; None before the first.
+    pub(super) told: Option<Vec<Event>>,
     /// What the last pass was given that settled, or failed for good; None where the outcome depends on time.
     pub(super) settled: Option<InputDigest>,
     /// Finds a status that differs on equal input.

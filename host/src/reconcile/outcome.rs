@@ -4,8 +4,7 @@ use super::pass::{Next, Pass};
 use super::snapshot::Taken;
 use crate::api::discovery::Resource;
 use crate::apply::{Again, Step, Trouble};
-use crate::module::log;
-use operator_core::contract::{Event, EventType, Extension, Failure, ObjectName, OnPrune, Outcome, TypeRef};
+use operator_core::contract::{Extension, Failure, ObjectName, OnPrune, Outcome, TypeRef};
 use operator_core::object::Stored;
 use operator_core::plan::accept::{Accepted, Rules, Wanted, accept};
 use operator_core::plan::decide::{self, Decision, Prune};
@@ -19,12 +18,7 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tracing::{info, warn};
-
-/// Events taken of one call.
-const EVENTS: usize = 20;
-/// Longest message of an event (events.k8s.io/v1 `note`).
-const EVENT_BYTES: usize = 1024;
+use tracing::warn;
 
 /// One round's plan.
 #[derive(Default)]
@@ -77,7 +71,7 @@ impl Pass<'_> {
         if let Some(problem) = unknown_extension(&outcome.extensions) {
             return Err(self.report(&taken.primary, None, &[problem], Again::BACKOFF));
         }
-        log_events(&outcome.events);
+        self.hear(outcome.events);
         let mut planned = Planned { requeue_after: outcome.requeue_after, asked_clock, ..Planned::default() };
         if let Some(status) = &outcome.status {
             match ModuleStatus::check(status, &self.serving.descriptor().condition_types) {
@@ -241,7 +235,7 @@ impl Pass<'_> {
 
     /// The module said that it can't say what it wants.
     pub(super) fn module_failed(&mut self, taken: &Taken, failure: Failure, asked_clock: bool) -> Next {
-        log_events(&failure.events);
+        self.hear(failure.events);
         let mut problems = vec![Problem::new(Reason::Module(failure.reason), failure.message)];
         problems.extend(unknown_extension(&failure.extensions));
         let mut status = None;
@@ -333,18 +327,4 @@ fn unknown_extension(extensions: &[Extension]) -> Option<Problem> {
     let required = extensions.iter().find(|extension| extension.required)?;
     let message = format!("extension {:?} is required and not known to this host; use a newer host", required.name);
     Some(Problem::new(Reason::InvalidOutcome, message))
-}
-
-/// Events go to the log, the first few and in one line each.
-fn log_events(events: &[Event]) {
-    for event in events.iter().take(EVENTS) {
-        let (reason, message) = (log::clean(&event.reason, EVENT_BYTES), log::clean(&event.message, EVENT_BYTES));
-        match event.type_ {
-            EventType::Normal => info!(reason, "event of the module: {message}"),
-            EventType::Warning => warn!(reason, "event of the module: {message}"),
-        }
-    }
-    if events.len() > EVENTS {
-        warn!(dropped = events.len() - EVENTS, "the module gave more events than are taken of one call");
-    }
 }

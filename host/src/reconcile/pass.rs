@@ -4,6 +4,7 @@
 //! written only from a round that has nothing left to write. Else an image change would be reported Ready under the new generation before
 //! the rollout began.
 
+use super::events::Deed;
 use super::external::or_due;
 use super::gate::Gate;
 use super::memory::KeyMemory;
@@ -17,7 +18,7 @@ use crate::apply::{Again, Applier, Slowed, StatusWrite, Step, Trouble, Written, 
 use crate::module::{CallError, CallReport};
 use crate::watch::Writer;
 use futures::stream::{self, StreamExt as _};
-use operator_core::contract::{Hook, Key, ObjectName, TypeRef};
+use operator_core::contract::{Event, Hook, Key, ObjectName, TypeRef};
 use operator_core::object::Stored;
 use operator_core::plan::canonical::Owner;
 use operator_core::plan::order;
@@ -66,6 +67,12 @@ pub(super) struct Pass<'a> {
     pub(super) written: Vec<String>,
     /// What is in the way outside the cluster.
     pub(super) outside: Option<Problem>,
+    /// The object, as it was last looked at.
+    pub(super) primary: Option<Arc<Stored>>,
+    /// What was done, for people.
+    pub(super) deeds: Vec<(Deed, String)>,
+    /// Events of the last call.
+    pub(super) told: Option<Vec<Event>>,
 }
 
 /// What the rounds of a pass ask the module.
@@ -82,6 +89,7 @@ impl Pass<'_> {
     pub(super) fn run(&mut self) -> Next {
         let started = Instant::now();
         let next = self.rounds();
+        self.tell();
         let took_ms = started.elapsed().as_millis() as u64;
         if self.written.is_empty() {
             debug!(?next, took_ms, "reconciled, nothing written");
@@ -185,6 +193,7 @@ impl Pass<'_> {
                 return Err(Next::Done);
             }
         };
+        self.primary = Some(Arc::clone(&primary));
         self.memory.belongs_to(&primary.meta.uid, self.shared.watches.epoch());
         if primary.meta.terminating && !self.is_held(&primary) {
             // Its children are the garbage collector's; none is made again.
@@ -311,7 +320,16 @@ impl Pass<'_> {
         };
         count.inc();
         let identity = identity(resource, step);
-        self.written.push(format!("{verb} {} {}", identity.0.kind, identity.1));
+        let what = format!("{} {}", identity.0.kind, identity.1);
+        self.written.push(format!("{verb} {what}"));
+        let deed = match written {
+            Written::Created(_) => Some(Deed::Created),
+            Written::Deleted => Some(Deed::Pruned),
+            Written::Orphaned => Some(Deed::Orphaned),
+            Written::Recreating => Some(Deed::Recreating),
+            Written::Changed(_) | Written::Learned => None,
+        };
+        self.deeds.extend(deed.map(|deed| (deed, what)));
         if let (Some(wanted), Some(stored)) = (wanted(step), stored) {
             let memory = self.memory.children.entry(identity).or_default();
             let (hash, manager) = (&wanted.desired.hash, &self.serving.manager);
@@ -398,6 +416,7 @@ impl Pass<'_> {
         input: u64,
     ) -> (Next, Arc<Stored>) {
         self.memory.settled = None;
+        self.tell_of_trouble(primary, problems);
         match self.status(primary, status, problems, input) {
             Ok(written) => match (next(again), written.slowed) {
                 (Next::Done, Some(slowed)) => (Next::FailedAfter(slowed.after), written.primary),

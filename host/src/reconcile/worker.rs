@@ -104,6 +104,9 @@ fn pass(shared: &Arc<Shared>, line: &Line, popped: &Popped<QueueKey>) -> Next {
         memory: &mut memory,
         written: Vec::new(),
         outside: None,
+        primary: None,
+        deeds: Vec::new(),
+        told: None,
     }
     .run();
     match next {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds every fixture into a folder: keeper.wasm and probe.wasm (core modules), probe-wasi.wasm (a component that imports WASI) and
+# Builds every fixture into a folder: asker.wasm, keeper.wasm and probe.wasm (core modules), probe-wasi.wasm (a component that imports WASI) and
 # variants of a module as variant-NAME.wasm. Cargo decides what is stale, so calling it again costs a second.
 #
 #   guest-fixtures/build.sh OUTDIR
@@ -11,7 +11,7 @@ cd "$(dirname "$0")"
 target=${CARGO_TARGET_DIR:-$PWD/../target}/fixtures
 export CARGO_TARGET_DIR=$target
 
-cargo build --quiet --target wasm32-unknown-unknown -p keeper -p probe
+cargo build --quiet --target wasm32-unknown-unknown -p asker -p keeper -p probe
 cargo build --quiet --target wasm32-unknown-unknown -p variants --examples
 cargo build --quiet --target wasm32-wasip2 -p probe
 
@@ -22,6 +22,7 @@ place() {
     mv "$out/.$2.$$" "$out/$2"
 }
 place "$target/wasm32-unknown-unknown/debug/probe.wasm" probe.wasm
+place "$target/wasm32-unknown-unknown/debug/asker.wasm" asker.wasm
 place "$target/wasm32-unknown-unknown/debug/keeper.wasm" keeper.wasm
 place "$target/wasm32-wasip2/debug/probe.wasm" probe-wasi.wasm
 for source in variants/examples/*.rs; do

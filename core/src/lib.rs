@@ -18,6 +18,7 @@ pub mod plan;
 pub mod queue;
 pub mod reconciled;
 pub mod reflector;
+pub mod related;
 pub mod revert;
 pub mod schema;
 pub mod status;

@@ -26,6 +26,7 @@ pub fn compare(running: &Descriptor, candidate: &Descriptor) -> Result<Vec<Strin
     }
     hooks(running, candidate, &mut changes);
     children(running, candidate, &mut changes);
+    related(running, candidate, &mut changes);
     conditions(running, candidate, &mut changes);
     definitions(running, candidate, &mut changes);
     Ok(changes)
@@ -110,6 +111,24 @@ fn children(running: &Descriptor, candidate: &Descriptor, changes: &mut Vec<Stri
     }
 }
 
+fn related(running: &Descriptor, candidate: &Descriptor, changes: &mut Vec<String>) {
+    let by_type = |descriptor: &Descriptor| -> BTreeMap<TypeRef, bool> {
+        descriptor.related.iter().map(|related| (related.type_ref.clone(), related.optional)).collect()
+    };
+    let (before, after) = (by_type(running), by_type(candidate));
+    for (type_ref, is_optional) in &after {
+        match (before.get(type_ref), is_optional) {
+            (None, _) => changes.push(format!("related type {type_ref} is new")),
+            (Some(false), true) => changes.push(format!("related type {type_ref} is now optional")),
+            (Some(true), false) => changes.push(format!("related type {type_ref} is no longer optional")),
+            _ => {}
+        }
+    }
+    for type_ref in before.keys().filter(|type_ref| !after.contains_key(type_ref)) {
+        changes.push(format!("related type {type_ref} is no longer declared"));
+    }
+}
+
 fn policies(child: &ChildType) -> String {
     let mut words = vec![match child.on_immutable {
         OnImmutable::Fail => "on-immutable fail",
@@ -160,6 +179,7 @@ fn by_name(descriptor: &Descriptor) -> BTreeMap<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contract::RelatedType;
 
     fn child(api_version: &str, kind: &str) -> ChildType {
         ChildType {
@@ -281,6 +301,16 @@ mod tests {
         assert_changes(
             |d| d.crds.clear(),
             &["CustomResourceDefinition webapps.webapp.example.com is no longer brought"],
+        );
+        let pods = |optional| vec![RelatedType { type_ref: TypeRef::new("v1", "Pod"), optional }];
+        assert_changes(|d| d.related = pods(false), &["related type Pod.v1 is new"]);
+        let relating = |optional| Descriptor { related: pods(optional), ..webapp() };
+        let changes = |before, after| compare(&relating(before), &relating(after)).expect("it can go on");
+        assert_eq!(changes(false, true), ["related type Pod.v1 is now optional"]);
+        assert_eq!(changes(true, false), ["related type Pod.v1 is no longer optional"]);
+        assert_eq!(
+            compare(&relating(true), &webapp()).expect("it can go on"),
+            ["related type Pod.v1 is no longer declared"]
         );
     }
 }

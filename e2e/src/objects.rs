@@ -14,6 +14,11 @@ pub const WEB_APP_CRD: &str = include_str!("../../crds/webapp/webapps.yaml");
 /// The definition of Probes, JSON.
 pub const PROBE_CRD: &str = include_str!("../../guest-fixtures/crds/probes.json");
 
+/// Askers, of the fixture that asks for related objects.
+pub const ASKERS: Resource<'static> = Resource::new("fixtures.example.com/v1", "askers");
+/// The definition of Askers, JSON.
+pub const ASKER_CRD: &str = include_str!("../../guest-fixtures/crds/askers.json");
+
 /// Keepers, of the fixture that has hooks for an object's end.
 pub const KEEPERS: Resource<'static> = Resource::new("fixtures.example.com/v1", "keepers");
 /// The definition of Keepers, JSON.

@@ -13,11 +13,11 @@ use crate::cluster::{ADMIN, Cluster};
 use crate::expect::SOON;
 use crate::host::Host;
 use crate::modules;
-use crate::objects::{self, KEEPER_CRD, PROBE_CRD, PROBES, WEB_APP_CRD, wanting};
+use crate::objects::{self, ASKER_CRD, KEEPER_CRD, PROBE_CRD, PROBES, WEB_APP_CRD, wanting};
 use crate::proxy::Proxy;
 use crate::wait::eventually;
 
-/// The definitions of WebApps, Probes and Keepers are installed; the host talks to the server through a proxy, the test does not.
+/// The definitions of WebApps and of the fixtures' types are installed; the host talks to the server through a proxy, the test does not.
 #[derive(Debug)]
 pub struct Stage {
     /// The cluster underneath.
@@ -130,13 +130,14 @@ impl Stage {
 }
 
 impl Cluster {
-    /// Installs the definitions of WebApps, Probes and Keepers, and waits until they are served.
+    /// Installs the definitions of WebApps and of the fixtures' types, and waits until they are served.
     ///
     /// # Errors
     /// When the server refuses.
     pub async fn install_definitions(&self) -> crate::Result<()> {
         self.apply(WEB_APP_CRD).await?;
         self.apply(PROBE_CRD).await?;
+        self.apply(ASKER_CRD).await?;
         self.apply(KEEPER_CRD).await
     }
 }

@@ -14,6 +14,8 @@ mod outcome;
 mod pass;
 mod pause;
 mod prune_guard;
+mod relate;
+mod related;
 mod route;
 mod serving;
 mod snapshot;
@@ -34,10 +36,11 @@ use external::External;
 use gate::Gate;
 use memory::Memories;
 use operator_core::backoff::Bucket;
-use operator_core::contract::TypeRef;
+use operator_core::contract::{ObjectName, TypeRef};
 use operator_core::lead::{ModuleVersion, Paused};
 use operator_core::plan::prune_guard::PruneGuard;
 use operator_core::queue::{Lane, Options, Priority};
+use related::Related;
 use serving::Serving;
 use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
@@ -128,6 +131,7 @@ pub(crate) struct Shared {
     external: External,
     events: Events,
     waiters: Waiters,
+    related: Related,
     /// What was said once and is not said again.
     said: Mutex<HashSet<String>>,
     /// Moves whenever a type comes or goes.
@@ -176,9 +180,16 @@ impl Shared {
 
     /// Every object of the primary type is looked at again.
     fn enqueue_all(&self, index: usize, serving: &Serving, priority: Priority) {
-        for name in self.watches.primaries(&serving.descriptor().primary) {
+        let names = self.watches.primaries(&serving.descriptor().primary);
+        for name in names.into_iter().filter(|name| self.works_in(name)) {
             self.enqueue(QueueKey { operator: index, name }, priority);
         }
+    }
+
+    /// Whether primaries of this name are the host's to work on: others may be in the tables because a module asks for them.
+    pub(super) fn works_in(&self, name: &ObjectName) -> bool {
+        let namespaces = &self.settings.namespaces;
+        namespaces.is_empty() || namespaces.iter().any(|namespace| Some(&**namespace) == name.namespace.as_deref())
     }
 
     pub(super) fn enqueue(&self, key: QueueKey, priority: Priority) {
@@ -282,6 +293,7 @@ impl Controller {
             external: External::default(),
             events,
             waiters: Waiters::default(),
+            related: Related::default(),
             said: Mutex::default(),
             states: watch::Sender::new(()),
             handle,

@@ -8,6 +8,7 @@
 mod names;
 mod request;
 mod run;
+mod selections;
 mod state;
 mod vanished;
 mod write;
@@ -21,8 +22,10 @@ use operator_core::contract::{ObjectName, TypeRef};
 use operator_core::object::{Decoder, Stored};
 use operator_core::table::{Change, Effects, Lookup, Origin, Scope, Table, WatchId};
 use run::Task;
+use selections::Selections;
 use state::Standing;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -45,7 +48,9 @@ pub struct Author {
 pub trait Sink: Send + Sync {
     /// An object changed. `author` made the change by its own write and need not be woken; None: somebody else did.
     fn changed(&self, type_ref: &TypeRef, change: &Change, author: Option<&Author>);
-    /// [`Watches::state`] of a type changed.
+    /// An object changed that a selection by labels holds, came into it or left it. Not told where nobody made selections.
+    fn selection_changed(&self, _type_ref: &TypeRef, _labels: &str, _change: &Change) {}
+    /// How a watch of a type stands changed.
     fn state_changed(&self, type_ref: &TypeRef);
     /// The server ended a watch before its time: the type's definition may have changed.
     fn definition_may_have_changed(&self, type_ref: &TypeRef);
@@ -67,7 +72,7 @@ pub struct Need {
 pub struct Kept {
     /// Which.
     pub type_ref: TypeRef,
-    /// Objects in its table.
+    /// Objects in its tables.
     pub objects: usize,
     /// Bytes of their text.
     pub bytes: usize,
@@ -75,6 +80,16 @@ pub struct Kept {
     pub restarts: u64,
     /// How it stands, over all watches but those of single names.
     pub state: TypeState,
+}
+
+impl Kept {
+    /// Takes in what another table of the type keeps.
+    fn add(&mut self, other: Self) {
+        self.objects += other.objects;
+        self.bytes += other.bytes;
+        self.restarts += other.restarts;
+        self.state = TypeState::worst([self.state.clone(), other.state].into_iter());
+    }
 }
 
 /// All watches and tables of one API server.
@@ -90,6 +105,7 @@ struct Shared {
     /// What was joined before there was a sink.
     waiting: Mutex<Vec<Task>>,
     types: RwLock<HashMap<TypeRef, Arc<WatchedType>>>,
+    selections: Selections,
     names: Mutex<HashMap<(TypeRef, ObjectName), WatchId>>,
     stop: CancellationToken,
     /// Reads that ask what became of vanished children.
@@ -100,12 +116,17 @@ struct Shared {
     epoch: AtomicU64,
 }
 
+/// A watch, and its task where it is to be run.
+type Joined = (WatchId, Option<Task>);
+
 /// How many vanished children are asked for at a time.
 const QUESTIONS: usize = 8;
 
-/// One type: its table and the watches that fill it.
+/// One type, or what a selector matches of it: its table and the watches that fill it.
 struct WatchedType {
     type_ref: TypeRef,
+    /// The selector, where it is a selection: what leaves it is gone from the table.
+    labels: Option<Arc<str>>,
     table: RwLock<Table>,
     watches: Mutex<HashMap<WatchId, Running>>,
     /// How often a watch was opened again after it had ended.
@@ -137,6 +158,7 @@ impl Watches {
             sink: OnceLock::new(),
             waiting: Mutex::default(),
             types: RwLock::default(),
+            selections: Selections::default(),
             names: Mutex::default(),
             stop: CancellationToken::new(),
             questions: Semaphore::new(QUESTIONS),
@@ -183,7 +205,14 @@ impl Watches {
 
     /// What is kept of each type that is watched, in no order.
     pub fn kept(&self) -> Vec<Kept> {
-        self.0.all_types().iter().filter(|watched| watched.is_watched()).map(|watched| watched.kept()).collect()
+        let mut kept: HashMap<TypeRef, Kept> = HashMap::new();
+        for table in self.0.all_types().iter().filter(|watched| watched.is_watched()).map(|watched| watched.kept()) {
+            match kept.entry(table.type_ref.clone()) {
+                Entry::Vacant(first) => _ = first.insert(table),
+                Entry::Occupied(mut of_type) => of_type.get_mut().add(table),
+            }
+        }
+        kept.into_values().collect()
     }
 
     /// How a type is served, as far as a watch of it found out.
@@ -260,19 +289,12 @@ impl Shared {
 
     fn watched_or_new(&self, type_ref: &TypeRef) -> Arc<WatchedType> {
         let mut types = self.types.write().unwrap_or_else(PoisonError::into_inner);
-        let new = || {
-            Arc::new(WatchedType {
-                type_ref: type_ref.clone(),
-                table: RwLock::new(Table::new(self.installation.clone())),
-                watches: Mutex::default(),
-                restarts: AtomicU64::new(0),
-            })
-        };
-        Arc::clone(types.entry(type_ref.clone()).or_insert_with(new))
+        let new = || WatchedType::new(type_ref, None, &self.installation);
+        Arc::clone(types.entry(type_ref.clone()).or_insert_with(|| Arc::new(new())))
     }
 
     /// Joins the watch of a scope; if nobody did before, its task is to be spawned.
-    fn join(self: &Arc<Self>, watched: &Arc<WatchedType>, scope: &Scope) -> (WatchId, Option<Task>) {
+    fn join(self: &Arc<Self>, watched: &Arc<WatchedType>, scope: &Scope) -> Joined {
         let (id, is_new) = watched.write().join_watch(scope);
         let task = is_new.then(|| {
             let relist = Arc::new(Notify::new());
@@ -306,7 +328,10 @@ impl Shared {
         if let Some(sink) = self.sink.get() {
             for change in &effects.changes {
                 let author = author.filter(|_| change.origin == Origin::OwnWrite);
-                sink.changed(&watched.type_ref, change, author);
+                match &watched.labels {
+                    None => sink.changed(&watched.type_ref, change, author),
+                    Some(labels) => sink.selection_changed(&watched.type_ref, labels, change),
+                }
             }
         }
         for vanished in effects.vanished {
@@ -350,8 +375,10 @@ impl Shared {
         self.states_changed(&types);
     }
 
+    /// Every table, those of selections too.
     fn all_types(&self) -> Vec<Arc<WatchedType>> {
-        self.types.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        let types: Vec<_> = self.types.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        [types, self.selections.all()].concat()
     }
 
     fn states_changed(&self, types: &[Arc<WatchedType>]) {
@@ -388,6 +415,16 @@ impl fmt::Debug for Watching {
 }
 
 impl WatchedType {
+    fn new(type_ref: &TypeRef, labels: Option<Arc<str>>, installation: &Arc<str>) -> Self {
+        Self {
+            type_ref: type_ref.clone(),
+            labels,
+            table: RwLock::new(Table::new(Arc::clone(installation))),
+            watches: Mutex::default(),
+            restarts: AtomicU64::new(0),
+        }
+    }
+
     /// Leaves a watch, which ends if nobody else needs it.
     fn leave(&self, id: WatchId) {
         if self.write().leave_watch(id) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::entry::{Content, Entry};
-use super::watches::{Membership, WatchId};
+use super::watches::{Membership, Scope, WatchId};
 use super::{Lookup, ObjectVersion, Table};
 use crate::contract::{ObjectName, TypeRef};
 use crate::object::Stored;
@@ -63,6 +63,24 @@ impl Table {
         entries
             .filter(move |(name, entry)| scope.is_some_and(|scope| entry.is_held_by(scope, name)))
             .map(|(name, _)| name)
+    }
+
+    /// The readable objects of a scope, sorted by name, and whether it holds others; as far as its watches select them.
+    pub fn select(&self, scope: &Scope) -> (Vec<Arc<Stored>>, bool) {
+        let contents: Vec<&Content> = match (&scope.namespace, &scope.name) {
+            (Some(namespace), Some(name)) => {
+                let name = ObjectName { namespace: Some(namespace.clone()), name: name.clone() };
+                self.entries.get(&name).map(|entry| &entry.content).into_iter().collect()
+            }
+            _ => {
+                let held = self.entries.iter().filter(|(name, entry)| entry.is_held_by(scope, name));
+                held.map(|(_, entry)| &entry.content).collect()
+            }
+        };
+        let mut objects: Vec<_> = contents.iter().filter_map(|content| content.present().cloned()).collect();
+        objects.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
+        let has_unreadable = objects.len() < contents.len();
+        (objects, has_unreadable)
     }
 
     /// How many objects the table holds.

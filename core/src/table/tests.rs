@@ -147,3 +147,24 @@ impl Bench {
 fn origins(effects: &Effects) -> Vec<Origin> {
     effects.changes.iter().map(|change| change.origin).collect()
 }
+
+#[test]
+fn a_selection_is_what_is_readable_in_its_scope_by_name_and_says_what_is_not() {
+    let mut bench = Bench::of_everything();
+    for object in ["b", "a"] {
+        let _ = bench.upserted(&draft(object, object, 2).unlabelled());
+    }
+    let selected = |bench: &Bench, scope: &Scope| {
+        let (objects, has_unreadable) = bench.table.select(scope);
+        (objects.iter().map(|object| object.meta.name.name.to_string()).collect::<Vec<_>>(), has_unreadable)
+    };
+    let elsewhere = Scope { namespace: Some("other".into()), ..Scope::default() };
+    assert_eq!(selected(&bench, &Scope::default()), (vec!["a".into(), "b".into()], false));
+    assert_eq!(selected(&bench, &elsewhere), (vec![], false));
+    assert_eq!(selected(&bench, &Scope::single(&name("b"))), (vec!["b".into()], false));
+    assert_eq!(selected(&bench, &Scope::single(&name("c"))), (vec![], false));
+    let unreadable = Unreadable { name: name("b"), uid: None, resource_version: None, message: "broken".into() };
+    let _ = bench.table.upserted(bench.watch, Content::Unreadable(Arc::new(unreadable)), bench.now);
+    assert_eq!(selected(&bench, &Scope::default()), (vec!["a".into()], true));
+    assert_eq!(selected(&bench, &Scope::single(&name("b"))), (vec![], true));
+}

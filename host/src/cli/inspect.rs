@@ -4,7 +4,7 @@ use super::modules::ModuleArgs;
 use super::print;
 use crate::module::Module;
 use clap::Args;
-use operator_core::contract::{ChildType, OnImmutable, OnPrune};
+use operator_core::contract::{ChildType, OnImmutable, OnPrune, RelatedType};
 use std::fmt::Write as _;
 
 #[derive(Debug, Args)]
@@ -38,6 +38,7 @@ fn describe(module: &Module) -> Result<String, std::fmt::Error> {
     line("Contract", &format!("operator:reconciler@{}", module.contract_version()))?;
     line("Primary", &descriptor.primary.to_string())?;
     list(&mut line, "Children", descriptor.children.iter().map(child))?;
+    list(&mut line, "Related", descriptor.related.iter().map(related))?;
     list(&mut line, "Condition types", descriptor.condition_types.iter().cloned())?;
     list(&mut line, "Hooks", descriptor.hooks.iter().cloned())?;
     line("Finalizer", &descriptor.needed_finalizer().unwrap_or_else(|| "none".into()))?;
@@ -85,6 +86,10 @@ fn child(child: &ChildType) -> String {
         text.push_str(", optional");
     }
     text
+}
+
+fn related(related: &RelatedType) -> String {
+    format!("{}, only read{}", related.type_ref, if related.optional { ", optional" } else { "" })
 }
 
 fn mib(bytes: usize) -> String {

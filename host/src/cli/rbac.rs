@@ -10,7 +10,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use operator_core::contract::{ChildType, Descriptor, OnImmutable, OnPrune, TypeRef};
 use operator_core::schema::Definition;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -67,7 +67,9 @@ impl RbacArgs {
         let name = self.role_name.clone().unwrap_or_else(|| format!("operator-host-{}", descriptor.name));
         let mut comment = format!("What the host needs for module {} {}.", descriptor.name, descriptor.version);
         let is_guessed = |type_ref: &&TypeRef| Definition::of(descriptor, type_ref).is_none() && !is_built_in(type_ref);
-        for guessed in descriptor.types().filter(is_guessed) {
+        let related = descriptor.related.iter().map(|related| &related.type_ref);
+        let types: BTreeSet<&TypeRef> = descriptor.types().chain(related).collect();
+        for guessed in types.into_iter().filter(is_guessed) {
             let plural = plural(descriptor, guessed);
             comment
                 .push_str(&format!("\n{plural:?} for {guessed} is a guess: the module does not bring its definition."));
@@ -75,6 +77,9 @@ impl RbacArgs {
         let (here, anywhere) = rules(descriptor);
         if self.namespaces.is_empty() {
             return self.cluster_role(manifests, &comment, &name, [here, anywhere].concat());
+        }
+        if !descriptor.related.is_empty() {
+            comment.push_str("\nWhat the module reads in other namespaces, or in none, needs rights there.");
         }
         for namespace in &self.namespaces {
             self.role(manifests, &comment, &name, namespace, Some(here.clone()))?;
@@ -180,7 +185,21 @@ fn rules(descriptor: &Descriptor) -> (Vec<PolicyRule>, Vec<PolicyRule>) {
     rules.push(rule("events.k8s.io", ["events"], &["create", "patch"]));
     let (anywhere, here): (Vec<_>, Vec<_>) = descriptor.children.iter().partition(|child| child.any_namespace);
     rules.extend(of_children(descriptor, &here));
+    rules.extend(of_related(descriptor));
     (rules, of_children(descriptor, &anywhere))
+}
+
+/// What is read alone; types of which children are made may be read anyway.
+fn of_related(descriptor: &Descriptor) -> Vec<PolicyRule> {
+    let mut by_group: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for type_ref in descriptor.related.iter().map(|related| &related.type_ref) {
+        if !descriptor.uses(type_ref) {
+            by_group.entry(type_ref.group()).or_default().push(plural(descriptor, type_ref));
+        }
+    }
+    let rule =
+        |(group, plurals): (&str, Vec<String>)| rule(group, plurals.iter().map(String::as_str), &["list", "watch"]);
+    by_group.into_iter().map(rule).collect()
 }
 
 fn of_children(descriptor: &Descriptor, children: &[&ChildType]) -> Vec<PolicyRule> {
@@ -232,14 +251,13 @@ fn is_built_in(type_ref: &TypeRef) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use operator_core::contract::TypeRef;
+    use operator_core::contract::RelatedType;
 
     fn plurals(descriptor: &Descriptor) -> Vec<String> {
         rules(descriptor).0.into_iter().filter_map(|rule| rule.resources).flatten().collect()
     }
 
-    #[test]
-    fn a_type_is_called_as_its_definition_says_else_as_its_kind_lets_one_guess() {
+    fn shepherd() -> Descriptor {
         let definition = r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","spec":{"group":"example.com",
             "scope":"Namespaced","names":{"kind":"Sheep","plural":"flock"},"versions":[{"name":"v1","served":true}]}}"#;
         let child = |api_version: &str, kind: &str, on_prune| ChildType {
@@ -249,7 +267,7 @@ mod tests {
             any_namespace: false,
             optional: false,
         };
-        let descriptor = Descriptor {
+        Descriptor {
             name: "shepherd".into(),
             version: "1.0.0".into(),
             primary: TypeRef::new("example.com/v1", "Sheep"),
@@ -266,7 +284,12 @@ mod tests {
             replaces_managers: vec![],
             finalizer: None,
             extensions: vec![],
-        };
+        }
+    }
+
+    #[test]
+    fn a_type_is_called_as_its_definition_says_else_as_its_kind_lets_one_guess() {
+        let descriptor = shepherd();
         assert_eq!(
             plurals(&descriptor),
             ["flock", "flock", "flock/finalizers", "events", "networkpolicies", "ingresses"]
@@ -276,5 +299,24 @@ mod tests {
         assert!(anywhere.is_empty());
         let deleted: Vec<_> = rules.iter().filter(may_delete).flat_map(|rule| rule.resources.clone()).collect();
         assert_eq!(deleted, [["ingresses"]]);
+    }
+
+    #[test]
+    fn what_is_only_read_is_listed_and_watched_unless_children_are_anyway() {
+        let related =
+            |api_version: &str, kind: &str| RelatedType { type_ref: TypeRef::new(api_version, kind), optional: true };
+        let descriptor = Descriptor {
+            related: vec![
+                related("v1", "Secret"),
+                related("v1", "ConfigMap"),
+                related("networking.k8s.io/v1", "Ingress"),
+            ],
+            ..shepherd()
+        };
+        let (rules, _) = rules(&descriptor);
+        let last = rules.last().expect("there are rules");
+        assert_eq!(last.resources.as_deref(), Some(&["secrets".to_owned(), "configmaps".to_owned()][..]));
+        assert_eq!(last.verbs, ["list", "watch"]);
+        assert_eq!(plurals(&descriptor).iter().filter(|plural| *plural == "ingresses").count(), 1);
     }
 }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use operator_core::contract::{Descriptor, Hook, TypeRef};
+use operator_core::contract::{Descriptor, Hook, RelatedType, TypeRef};
 use operator_core::names::{FIELD_MANAGER_MAX, RECONCILED};
 use operator_core::schema::Definition;
 
@@ -67,6 +67,15 @@ fn types(descriptor: &Descriptor, problems: &mut Vec<String>) {
         }
         if !seen.insert((type_ref.group(), &type_ref.kind)) {
             problems.push(format!("child type {type_ref} is declared twice (versions of one kind count as one)"));
+        }
+    }
+    let mut seen = BTreeSet::new();
+    for RelatedType { type_ref, .. } in &descriptor.related {
+        if let Some(why) = why_no_type(type_ref) {
+            problems.push(format!("related type {type_ref}: {why}"));
+        }
+        if !seen.insert((type_ref.group(), &type_ref.kind)) {
+            problems.push(format!("related type {type_ref} is declared twice (versions of one kind count as one)"));
         }
     }
 }
@@ -147,8 +156,7 @@ fn hooks(descriptor: &Descriptor, exported: &[Hook], problems: &mut Vec<String>)
 
 /// Parts of the contract that this host does not serve yet: refused by name, never ignored.
 fn not_yet(descriptor: &Descriptor, problems: &mut Vec<String>) {
-    let is_not_yet = |hook: &&String| NOT_YET.contains(&hook.as_str()) || *hook == Hook::Relate.as_str();
-    let hooks: Vec<_> = descriptor.hooks.iter().filter(is_not_yet).cloned().collect();
+    let hooks: Vec<_> = descriptor.hooks.iter().filter(|hook| NOT_YET.contains(&hook.as_str())).cloned().collect();
     let required = descriptor.extensions.iter().filter(|extension| extension.required);
     let parts = [
         ("hooks", hooks),
@@ -220,7 +228,7 @@ fn is_condition_type(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use operator_core::contract::{ChildType, Extension, OnImmutable, OnPrune, RelatedType};
+    use operator_core::contract::{ChildType, Extension, OnImmutable, OnPrune};
 
     use super::*;
 
@@ -282,6 +290,18 @@ mod tests {
         assert_refused(|d| d.primary.api_version = "a/b/c".into(), "group/version");
         assert_refused(|d| d.children.push(child("webapp.example.com/v2", "WebApp")), "is the primary type");
         assert_refused(|d| d.children.push(child("apps/v1beta1", "Deployment")), "declared twice");
+    }
+
+    #[test]
+    fn related_types_are_checked_and_may_be_those_of_children_too() {
+        let relating = |kinds: &[&str]| {
+            let related = |kind: &&str| RelatedType { type_ref: TypeRef::new("v1", *kind), optional: false };
+            let related = kinds.iter().map(related).collect();
+            problems(&Descriptor { related, hooks: vec!["relate".into()], ..webapp() }, &[Hook::Relate])
+        };
+        assert_eq!(relating(&["ConfigMap", "Service"]), Vec::<String>::new());
+        assert_eq!(relating(&["configMap"]), ["related type configMap.v1: its kind is not CamelCase"]);
+        assert!(relating(&["Pod", "Pod"]).join("\n").starts_with("related type Pod.v1 is declared twice"));
     }
 
     #[test]

@@ -25,37 +25,44 @@ pub(super) enum Gate {
     Open(Vec<TypeRef>),
 }
 
+/// What the state of a type means for those that need it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Its table may be acted upon.
+    Usable,
+    /// It is not known yet, for this long at most if nothing changes; None: until something does.
+    NotYet(Option<Duration>),
+    /// It is not to be had; why.
+    Unavailable(String),
+}
+
+/// Judges the state of a declared type.
+pub(super) fn judge(state: TypeState, is_optional: bool, now: Instant) -> Verdict {
+    let (message, left) = match state {
+        TypeState::Synced => return Verdict::Usable,
+        TypeState::Syncing => return Verdict::NotYet(None),
+        TypeState::Failing { message, since } => (message, (since + FAILING).saturating_duration_since(now)),
+        TypeState::Absent { message, since, was_synced } | TypeState::Forbidden { message, since, was_synced } => {
+            let patience = if was_synced && !is_optional { ABSENCE } else { Duration::ZERO };
+            (message, (since + patience).saturating_duration_since(now))
+        }
+    };
+    if left.is_zero() { Verdict::Unavailable(message) } else { Verdict::NotYet(Some(left)) }
+}
+
 /// Decides from the state of each declared type. `state` answers for the primary and every child type.
 pub(super) fn gate(descriptor: &Descriptor, state: impl Fn(&TypeRef) -> TypeState, now: Instant) -> Gate {
     let mut problems = Vec::new();
     let mut unavailable = Vec::new();
     let mut held = !matches!(state(&descriptor.primary), TypeState::Synced);
     for child in &descriptor.children {
-        let why = match state(&child.type_ref) {
-            TypeState::Synced => continue,
-            TypeState::Syncing => {
-                held = true;
-                continue;
+        match judge(state(&child.type_ref), child.optional, now) {
+            Verdict::Usable => {}
+            Verdict::NotYet(_) => held = true,
+            Verdict::Unavailable(_) if child.optional => unavailable.push(child.type_ref.clone()),
+            Verdict::Unavailable(why) => {
+                problems.push(Problem::new(Reason::TypeUnavailable, format!("{}: {why}", child.type_ref)));
             }
-            TypeState::Failing { message, since } => {
-                if now.saturating_duration_since(since) < FAILING {
-                    held = true;
-                    continue;
-                }
-                message
-            }
-            TypeState::Absent { message, since, was_synced } | TypeState::Forbidden { message, since, was_synced } => {
-                if was_synced && now.saturating_duration_since(since) < ABSENCE && !child.optional {
-                    held = true;
-                    continue;
-                }
-                message
-            }
-        };
-        if child.optional {
-            unavailable.push(child.type_ref.clone());
-        } else {
-            problems.push(Problem::new(Reason::TypeUnavailable, format!("{}: {why}", child.type_ref)));
         }
     }
     match (held, problems.is_empty()) {

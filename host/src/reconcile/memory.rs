@@ -4,6 +4,7 @@ use super::QueueKey;
 use operator_core::contract::{Event, ObjectName, TypeRef};
 use operator_core::plan::decide::ChildMemory;
 use operator_core::plan::prune_guard::Held;
+use operator_core::related::Asked;
 use operator_core::status::Flapping;
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -26,6 +27,8 @@ pub(super) struct KeyMemory {
     pub(super) told: Option<Vec<Event>>,
     /// What the last pass was given that settled, or failed for good; None where the outcome depends on time.
     pub(super) settled: Option<InputDigest>,
+    /// What `relate` asked for in the last pass.
+    pub(super) asked: Vec<Asked>,
     /// Finds a status that differs on equal input.
     pub(super) flapping: Flapping,
     /// Its fields that differed, once that was said.

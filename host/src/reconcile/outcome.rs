@@ -260,7 +260,7 @@ impl Pass<'_> {
         if !failure.terminal || next != Next::Done {
             return next;
         }
-        if !asked_clock {
+        if !asked_clock && !taken.asked_clock {
             // Not tried again, not even at resync, until the input is another.
             self.memory.settled =
                 Some(taken.digest(self.serving.module.digest(), &primary.meta.resource_version.to_string()));

@@ -186,6 +186,7 @@ impl Pass<'_> {
             Lookup::Present(primary) => primary,
             Lookup::Absent => {
                 self.shared.wait_for(self.key, HashSet::new());
+                self.ask_nothing();
                 return Err(Next::Gone);
             }
             Lookup::Unreadable(object) => {
@@ -198,6 +199,7 @@ impl Pass<'_> {
         if primary.meta.terminating && !self.is_held(&primary) {
             // Its children are the garbage collector's; none is made again.
             self.shared.wait_for(self.key, HashSet::new());
+            self.ask_nothing();
             debug!("the object is being deleted: nothing is done about it");
             return Err(Next::Done);
         }
@@ -223,7 +225,7 @@ impl Pass<'_> {
         let schema = self.shared.schemas.revision(&descriptor.primary);
         self.memory.is_judged_by(schema);
         let observation = self.shared.external.observation(self.key, &primary.meta.uid);
-        Ok(Taken::new(primary, children, unavailable, observation, schema))
+        self.relate(Taken::new(primary, children, unavailable, observation, schema))
     }
 
     fn call_and_plan(&mut self, taken: &Taken, phase: Phase) -> Result<Planned, Next> {
@@ -250,7 +252,7 @@ impl Pass<'_> {
     }
 
     /// The answer of a call, and whether it depends on time; Err where there is none, which the object says by now.
-    fn answer<T>(&mut self, taken: &Taken, report: CallReport<T>) -> Result<(T, bool), Next> {
+    pub(super) fn answer<T>(&mut self, taken: &Taken, report: CallReport<T>) -> Result<(T, bool), Next> {
         self.operator.metrics.calls.ended(&report);
         match report.result {
             Ok(Ok(answer)) => Ok((answer, report.asked_clock)),
@@ -385,7 +387,8 @@ impl Pass<'_> {
             }
             Err(trouble) => return next(trouble.again),
         };
-        let depends_on_time = planned.asked_clock || planned.requeue_after.is_some() || written.slowed.is_some();
+        let depends_on_time =
+            taken.asked_clock || planned.asked_clock || planned.requeue_after.is_some() || written.slowed.is_some();
         let version = written.primary.meta.resource_version.to_string();
         self.memory.settled = (!depends_on_time).then(|| taken.digest(self.serving.module.digest(), &version));
         match (written.slowed, planned.requeue_after) {

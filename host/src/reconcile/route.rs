@@ -26,7 +26,7 @@ impl Sink for Shared {
             let serving = operator.serving();
             let descriptor = serving.descriptor();
             let priority = if change.initial { Priority::Backlog } else { Priority::Change };
-            if descriptor.primary == *type_ref {
+            if descriptor.primary == *type_ref && self.works_in(&change.name) {
                 wake(QueueKey { operator: index, name: change.name.clone() }, priority);
             }
             if change.initial || !descriptor.children.iter().any(|child| child.type_ref == *type_ref) {
@@ -43,9 +43,21 @@ impl Sink for Shared {
         for key in self.waiters.of(type_ref, &change.name) {
             wake(key, Priority::Change);
         }
+        for key in self.related.of(type_ref, None, change) {
+            wake(key, Priority::Change);
+        }
+    }
+
+    fn selection_changed(&self, type_ref: &TypeRef, labels: &str, change: &Change) {
+        for key in self.related.of(type_ref, Some(labels), change) {
+            self.enqueue(key, Priority::Change);
+        }
     }
 
     fn state_changed(&self, type_ref: &TypeRef) {
+        for key in self.related.take_waiting(type_ref) {
+            self.enqueue(key, Priority::Backlog);
+        }
         self.say_missing_primary(type_ref);
         self.follow_state(type_ref);
         self.states.send_replace(());

@@ -1,9 +1,10 @@
 //! What a module is given, taken from the tables; and the digest by which an unchanged call is known.
 
 use super::memory::InputDigest;
-use operator_core::contract::{LiveObject, Snapshot, TypeRef};
+use operator_core::contract::{LiveObject, Related, Snapshot, TypeRef};
 use operator_core::object::Stored;
 use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -14,14 +15,30 @@ pub(super) struct Taken {
     /// Sorted by type and name.
     children: Vec<(TypeRef, Arc<Stored>)>,
     unavailable: Vec<TypeRef>,
+    /// What `relate` asked for, sorted by the query's id.
+    pub(super) related: Vec<Found>,
+    /// Optional types of it that are not to be had.
+    pub(super) unavailable_related: BTreeSet<TypeRef>,
+    /// `relate` depends on time.
+    pub(super) asked_clock: bool,
     /// What `external.ensure` last observed.
     observation: Option<Arc<str>>,
     /// Of the primary type's published schema: it decides what of a status is written.
     schema: u64,
 }
 
+/// What one query of `relate` found.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) query: String,
+    pub(super) type_ref: TypeRef,
+    /// Sorted by name.
+    pub(super) objects: Vec<Arc<Stored>>,
+    pub(super) truncated: bool,
+}
+
 impl Taken {
-    /// `children` are those of the declared types that the primary controls, as the tables hold them.
+    /// A snapshot without related objects. `children` are those of the declared types that the primary controls, as the tables hold them.
     pub(super) fn new(
         primary: Arc<Stored>,
         mut children: Vec<(TypeRef, Arc<Stored>)>,
@@ -31,10 +48,19 @@ impl Taken {
     ) -> Self {
         children.sort_by(|(a_type, a), (b_type, b)| (a_type, &a.meta.name).cmp(&(b_type, &b.meta.name)));
         unavailable.sort();
-        Self { primary, children, unavailable, observation, schema }
+        Self {
+            primary,
+            children,
+            unavailable,
+            related: Vec::new(),
+            unavailable_related: BTreeSet::new(),
+            asked_clock: false,
+            observation,
+            schema,
+        }
     }
 
-    /// Whether the module was told that this type is unavailable.
+    /// Whether children of this type can't be had.
     pub(super) fn is_unavailable(&self, type_ref: &TypeRef) -> bool {
         self.unavailable.contains(type_ref)
     }
@@ -46,26 +72,37 @@ impl Taken {
 
     /// As the module gets it. The texts are shared with the tables, not copied.
     pub(super) fn for_module(&self) -> Snapshot {
-        let live = |(type_ref, stored): &(TypeRef, Arc<Stored>)| LiveObject {
+        let live = |type_ref: &TypeRef, stored: &Arc<Stored>| LiveObject {
             type_ref: type_ref.clone(),
             name: stored.meta.name.clone(),
             json: Arc::clone(&stored.json),
         };
+        let related = |found: &Found| Related {
+            query: found.query.clone(),
+            objects: found.objects.iter().map(|stored| live(&found.type_ref, stored)).collect(),
+            truncated: found.truncated,
+        };
+        let unavailable: BTreeSet<&TypeRef> = self.unavailable.iter().chain(&self.unavailable_related).collect();
         Snapshot {
             primary: Arc::clone(&self.primary.json),
-            children: self.children.iter().map(live).collect(),
-            related: Vec::new(),
+            children: self.children.iter().map(|(type_ref, stored)| live(type_ref, stored)).collect(),
+            related: self.related.iter().map(related).collect(),
             observation: self.observation.clone(),
-            unavailable: self.unavailable.clone(),
+            unavailable: unavailable.into_iter().cloned().collect(),
         }
     }
 
-    /// Digest of the module and of what it saw but its own status and all resourceVersions.
+    /// Digest of the module and of what it saw but its own status and the resourceVersions of what is its own.
     pub(super) fn input(&self, module: &str) -> u64 {
         let mut hasher = DefaultHasher::new();
         module.hash(&mut hasher);
         self.shown(|_| true).hash(&mut hasher);
         self.unavailable.hash(&mut hasher);
+        self.unavailable_related.hash(&mut hasher);
+        for found in &self.related {
+            (&found.query, found.truncated).hash(&mut hasher);
+            found.objects.iter().for_each(|stored| stored.json.hash(&mut hasher));
+        }
         self.observation.hash(&mut hasher);
         hasher.finish()
     }
@@ -103,7 +140,17 @@ impl Taken {
             part(&stored.meta.uid);
             part(&stored.meta.resource_version.to_string());
         }
-        for type_ref in &self.unavailable {
+        for found in &self.related {
+            part("related");
+            part(&found.query);
+            part(if found.truncated { "truncated" } else { "whole" });
+            part(&found.objects.len().to_string());
+            for stored in &found.objects {
+                part(&stored.meta.uid);
+                part(&stored.meta.resource_version.to_string());
+            }
+        }
+        for type_ref in self.unavailable.iter().chain(&self.unavailable_related) {
             part("unavailable");
             part(&type_ref.api_version);
             part(&type_ref.kind);

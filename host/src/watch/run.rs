@@ -115,10 +115,14 @@ impl Task {
         };
         self.is_stale &= resource.is_err();
         match resource {
-            Ok(Some(resource)) => Ok(request::path(&resource, &self.scope, &self.shared.installation, request)),
+            Ok(Some(resource)) => Ok(request::path(&resource, &self.scope, self.labels().as_deref(), request)),
             Ok(None) => Err(Fault::absent(format!("the API server does not serve {type_ref}"))),
             Err(error) => Err(request::fault(&error)),
         }
+    }
+
+    fn labels(&self) -> Option<String> {
+        request::labels(self.watched.labels.as_deref(), &self.scope, &self.shared.installation)
     }
 
     /// A server behind a line that broke may have been restored from a backup: then a watch from our version would be accepted, and
@@ -129,7 +133,7 @@ impl Task {
         let name = self.scope.name.clone().unwrap_or_else(|| NO_NAME.into());
         let short = Scope { name: Some(name), ..self.scope.clone() };
         let list = Request::List { not_older_than: Some(from.clone()), limit: None, page: None };
-        let path = request::path(&resource, &short, &self.shared.installation, &list);
+        let path = request::path(&resource, &short, self.labels().as_deref(), &list);
         self.shared.api.get(&path).await.map(drop)
     }
 
@@ -302,25 +306,25 @@ impl Task {
         }
     }
 
-    /// Of all watches that are needed where this one is: of primaries, or of children.
     fn state(&self) -> TypeState {
-        self.watched.state_of(|_, scope| scope.name.is_none() && scope.selected == self.scope.selected)
+        self.watched.state_of(|id, _| *id == self.id)
     }
 
     fn log(&self) {
         let type_ref = &self.watched.type_ref;
         let namespace = self.scope.namespace.as_deref().unwrap_or("all");
+        let (name, labels) = (self.scope.name.as_deref(), self.watched.labels.as_deref());
         match self.reflector.state() {
             State::Syncing => {}
-            State::Synced => info!(r#type = %type_ref, namespace, "watching"),
+            State::Synced => info!(r#type = %type_ref, namespace, name, labels, "watching"),
             State::Absent { message } => {
                 warn!(r#type = %type_ref, reason = message, "the type is not served; trying again until it is");
             }
             State::Forbidden { message } => {
-                warn!(r#type = %type_ref, namespace, reason = message, "may not list and watch; trying again until it is allowed");
+                warn!(r#type = %type_ref, namespace, name, labels, reason = message, "may not list and watch; trying again until it is allowed");
             }
             State::Failing { message } => {
-                warn!(r#type = %type_ref, namespace, reason = message, "the watch fails; trying again");
+                warn!(r#type = %type_ref, namespace, name, labels, reason = message, "the watch fails; trying again");
             }
         }
     }

@@ -26,12 +26,18 @@ impl MetricsPort {
         format!("--metrics-bind-address=127.0.0.1:{}", self.0)
     }
 
+    /// Where it is.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.0)
+    }
+
     /// Asks for the page and reads it.
     ///
     /// # Errors
     /// When the host does not answer, or with what is no such page.
     pub async fn scrape(&self) -> crate::Result<Page> {
-        let client = Client::new(&format!("http://127.0.0.1:{}", self.0), None, None, "operator-e2e")?;
+        let client = Client::new(&self.url(), None, None, "operator-e2e")?;
         Page::parse(&client.text("/metrics").await?)
     }
 }

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use operator_e2e::builds::Builds;
-use operator_e2e::client::{CONFIG_MAPS, DEPLOYMENTS};
+use operator_e2e::client::{CONFIG_MAPS, DEPLOYMENTS, Resource};
 use operator_e2e::cluster::ADMIN;
+use operator_e2e::host::operator;
 use operator_e2e::metrics::Page;
 use operator_e2e::objects::{WEB_APPS, config_map, web_app};
-use operator_e2e::{Cluster, Host, Mark, MetricsPort, Probes, Result, Stage, eventually, modules};
+use operator_e2e::{Client, Cluster, Host, Mark, Match, MetricsPort, Probes, Result, Stage, eventually, modules};
 use serde_json::json;
 
 const SOON: Duration = Duration::from_secs(60);
@@ -244,5 +245,55 @@ async fn an_outage_shows_as_errors_an_open_breaker_and_watches_that_began_again(
         Ok(())
     })
     .await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_page_is_for_those_who_may_read_it_where_that_is_asked_for() -> Result<()> {
+    let cluster = Cluster::shared().await;
+    let port = MetricsPort::free()?;
+    let arguments = [&*port.argument(), "--metrics-authorization"];
+    let mut stage = Stage::open("authorized", modules::webapp().await?, &arguments).await?;
+    stage.host.wait_ready().await?;
+    let (client, namespace) = (&stage.client, &stage.namespace);
+    let accounts = Resource::new("v1", "serviceaccounts");
+    for name in ["reader", "stranger"] {
+        let account =
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}});
+        client.create(&accounts, &account).await?;
+    }
+    // What `operator rbac` prints for readers.
+    let module = modules::webapp().await?.display().to_string();
+    let printed =
+        operator(&["rbac", "--module", &module, "--service-account=measured", "--metrics-authorization"], None).await?;
+    let role = printed.stdout.split("---\n").find(|document| document.contains("nonResourceURLs"));
+    cluster.apply(role.unwrap_or_else(|| panic!("no role for readers:\n{}", printed.stdout))).await?;
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": namespace},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "measured-metrics-reader"},
+        "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": namespace}],
+    });
+    client.create(&Resource::new("rbac.authorization.k8s.io/v1", "clusterrolebindings"), &binding).await?;
+
+    let ask = async |token: Option<&str>| {
+        let client = Client::new(&port.url(), None, token, "scraper")?;
+        Ok::<_, anyhow::Error>(client.text("/metrics").await.map_err(|error| error.code()))
+    };
+    assert_eq!(ask(None).await?, Err(401));
+    assert_eq!(ask(Some("made up")).await?, Err(401));
+    let stranger = cluster.service_account(namespace, "stranger").await?;
+    assert_eq!(ask(Some(stranger.token())).await?, Err(403));
+    let reader = cluster.service_account(namespace, "reader").await?;
+    let page = ask(Some(reader.token())).await?;
+    assert!(page.as_ref().is_ok_and(|page| page.contains("operator_module_info")), "{page:?}");
+
+    // Asked once a minute and token.
+    let reviews = || stage.proxy.count(&Match::any().path("reviews"));
+    let before = reviews();
+    for _ in 0..5 {
+        assert!(ask(Some(reader.token())).await?.is_ok());
+        assert_eq!(ask(Some("made up")).await?, Err(401));
+    }
+    assert_eq!(reviews(), before);
     Ok(())
 }

@@ -8,6 +8,9 @@ use operator_core::contract::{ObjectName, TypeRef};
 use std::fmt;
 use std::time::Duration;
 
+/// Longest wait for the answer to a review: somebody waits for a page.
+const REVIEW: Duration = Duration::from_secs(5);
+
 /// The whole list.
 #[derive(Debug)]
 pub enum Exempt<'a> {
@@ -17,6 +20,13 @@ pub enum Exempt<'a> {
         path: &'a str,
         /// Media type of the body.
         content_type: &'static str,
+        /// The body.
+        body: String,
+    },
+    /// Asks who has a token, or what somebody may do: an answer, of which nothing is kept.
+    Review {
+        /// Which of the two.
+        review: Review,
         /// The body.
         body: String,
     },
@@ -38,6 +48,24 @@ pub enum Exempt<'a> {
         /// How long the answer is waited for.
         limit: Duration,
     },
+}
+
+/// A question to the API server that has the form of a create.
+#[derive(Clone, Copy, Debug)]
+pub enum Review {
+    /// Whose token is this? (`authentication.k8s.io/v1` TokenReview)
+    Token,
+    /// May this user do that? (`authorization.k8s.io/v1` SubjectAccessReview)
+    SubjectAccess,
+}
+
+impl Review {
+    fn path(self) -> &'static str {
+        match self {
+            Self::Token => "/apis/authentication.k8s.io/v1/tokenreviews",
+            Self::SubjectAccess => "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+        }
+    }
 }
 
 /// A Lease by its namespace and name.
@@ -92,6 +120,9 @@ impl ApiServer {
         let (method, path, content_type, body, limit) = match write {
             Exempt::DryRun { path, content_type, body } => {
                 (Method::PATCH, with_query(path, "dryRun=All"), content_type, body, TIMEOUT + GRACE)
+            }
+            Exempt::Review { review, body } => {
+                (Method::POST, timeout(review.path().to_owned(), REVIEW), JSON, body, REVIEW)
             }
             Exempt::CreateLease { lease, body, limit } => {
                 (Method::POST, timeout(lease.collection(), limit), JSON, body, limit)

@@ -9,7 +9,7 @@ use crate::lead::{Config, Leadership, Permits};
 use crate::module::{self, Module};
 use crate::observe::address::BindAddress;
 use crate::observe::health::{self, Finding, Health};
-use crate::observe::metrics::{self, Metrics};
+use crate::observe::metrics::{self, Authorizer, Metrics};
 use crate::reconcile::{Controller, Settings};
 use clap::{ArgAction, Args};
 use operator_core::backoff::Bucket;
@@ -116,6 +116,19 @@ pub(super) struct HostArgs {
         help_heading = "Process"
     )]
     metrics_bind_address: BindAddress,
+    /// Answer /metrics only to bearer tokens whose owners may `get` it, as the API server says
+    #[arg(
+        long,
+        env = "OPERATOR_METRICS_AUTHORIZATION",
+        value_name = "BOOL",
+        default_value_t = false,
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        help_heading = "Process"
+    )]
+    metrics_authorization: bool,
     /// How long work that has begun may take to end after SIGTERM or SIGINT
     #[arg(long, env = "OPERATOR_SHUTDOWN_TIMEOUT", value_name = "DURATION", default_value = "30s", value_parser = units::duration, help_heading = "Process")]
     shutdown_timeout: Duration,
@@ -262,7 +275,7 @@ fn start(args: &HostArgs, election: Option<Config>, handle: Handle) -> Result<Ho
             // A standby is as ready as the leader is, as with controller-runtime.
             health.check("leader-election", move || Finding::Noted(format!("the Lease {}", *standing.borrow())));
             let standing = leadership.standing();
-            metrics.show_leader(lease, move || *standing.borrow() == Standing::Leading);
+            metrics.show_leader(lease, move || *standing.borrow() == Standing::Leading, leadership.slow_paths());
             leadership
         }
     };
@@ -270,7 +283,8 @@ fn start(args: &HostArgs, election: Option<Config>, handle: Handle) -> Result<Ho
         handle.spawn(health::serve(listener, health));
     }
     if let Some(listener) = metrics_listener {
-        handle.spawn(metrics::serve(listener, metrics));
+        let authorizer = args.metrics_authorization.then(|| Authorizer::new(Arc::clone(&api)));
+        handle.spawn(metrics::serve(listener, metrics, authorizer));
     }
     Ok(Host { controller, leadership })
 }

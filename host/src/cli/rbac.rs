@@ -41,6 +41,9 @@ pub(super) struct RbacArgs {
     /// Name of the Lease, where the host takes part in a leader election
     #[arg(long, env = "OPERATOR_LEADER_ELECTION_ID", value_name = "NAME", default_value = "operator-host-default", value_parser = units::object_name, help_heading = "Rights")]
     leader_election_id: String,
+    /// Also print what --metrics-authorization of `operator host` needs, and a role for those who read /metrics
+    #[arg(long, help_heading = "Rights")]
+    metrics_authorization: bool,
 }
 
 pub(super) fn run(args: &RbacArgs) -> anyhow::Result<()> {
@@ -58,6 +61,9 @@ pub(super) fn run(args: &RbacArgs) -> anyhow::Result<()> {
         args.module(module.descriptor(), &mut manifests)?;
     }
     args.lease(&mut manifests)?;
+    if args.metrics_authorization {
+        args.metrics(&mut manifests)?;
+    }
     print(&manifests.0)?;
     Ok(())
 }
@@ -103,6 +109,24 @@ impl RbacArgs {
         manifests.add(comment, &ClusterRole { metadata: meta(name, None), rules, ..Default::default() })?;
         let (role_ref, subjects) = (role_ref("ClusterRole", name), Some(vec![self.subject()]));
         manifests.add("", &ClusterRoleBinding { metadata: meta(name, None), role_ref, subjects })
+    }
+
+    fn metrics(&self, manifests: &mut Manifests) -> anyhow::Result<()> {
+        let reviews = vec![
+            rule("authentication.k8s.io", ["tokenreviews"], &["create"]),
+            rule("authorization.k8s.io", ["subjectaccessreviews"], &["create"]),
+        ];
+        let name = format!("{}-metrics-auth", self.service_account);
+        self.cluster_role(manifests, "Who may read /metrics: to ask the API server.", &name, reviews)?;
+        let name = format!("{}-metrics-reader", self.service_account);
+        let read = PolicyRule {
+            non_resource_urls: Some(vec!["/metrics".into()]),
+            verbs: vec!["get".into()],
+            ..Default::default()
+        };
+        let rules = Some(vec![read]);
+        let reader = ClusterRole { metadata: meta(&name, None), rules, ..Default::default() };
+        manifests.add("To be bound to the account that reads /metrics.", &reader)
     }
 
     fn lease(&self, manifests: &mut Manifests) -> anyhow::Result<()> {

@@ -38,6 +38,7 @@ pub struct Leadership {
     standing: watch::Receiver<Standing>,
     paused: watch::Receiver<Paused>,
     beat: Beat,
+    slow_paths: Arc<AtomicU64>,
     stop: CancellationToken,
     /// Keeps the channel open where there is no election.
     _always: Option<watch::Sender<Standing>>,
@@ -48,7 +49,14 @@ impl Leadership {
     pub fn without_election() -> Self {
         let (always, standing) = watch::channel(Standing::Leading);
         let (_, paused) = watch::channel(Paused::default());
-        Self { standing, paused, beat: Beat::default(), stop: CancellationToken::new(), _always: Some(always) }
+        Self {
+            standing,
+            paused,
+            beat: Beat::default(),
+            slow_paths: Arc::default(),
+            stop: CancellationToken::new(),
+            _always: Some(always),
+        }
     }
 
     /// Starts to compete for the Lease. `modules` is asked for what the Lease shall say that this process runs.
@@ -68,7 +76,9 @@ impl Leadership {
         let elector =
             Elector::new(Options { namespace, name, identity, timing, allow_older_module, seed: fastrand::u64(..) });
         let beat = Beat::new(timing.lease_duration());
+        let slow_paths = Arc::new(AtomicU64::new(0));
         let election = Election {
+            slow_paths: Arc::clone(&slow_paths),
             beat: beat.clone(),
             elector,
             news: News::follow(handle.clone(), Arc::clone(api), &lease),
@@ -81,7 +91,13 @@ impl Leadership {
             stop: stop.clone(),
         };
         handle.spawn(election.run());
-        Self { standing, paused, beat, stop, _always: None }
+        Self { standing, paused, beat, slow_paths, stop, _always: None }
+    }
+
+    /// Counts renewals that had to read the Lease first (client-go's slow path).
+    pub fn slow_paths(&self) -> impl Fn() -> u64 + Send + Sync + 'static {
+        let slow_paths = Arc::clone(&self.slow_paths);
+        move || slow_paths.load(Ordering::Relaxed)
     }
 
     /// Says for how long the election has stood still, if that is longer than it ever should.
@@ -172,6 +188,7 @@ impl Beat {
 }
 
 struct Election {
+    slow_paths: Arc<AtomicU64>,
     beat: Beat,
     elector: Elector,
     news: News,
@@ -211,6 +228,9 @@ impl Election {
 
     async fn exchange(&mut self, request: Request, limit: Duration) {
         let is_read = request == Request::Get;
+        if is_read && self.elector.permits_until().is_some() {
+            self.slow_paths.fetch_add(1, Ordering::Relaxed);
+        }
         let answer = tokio::select! {
             answer = ask(&self.api, &self.lease, request, limit) => answer,
             // A standby that ends need not know any more.
@@ -311,6 +331,7 @@ mod tests {
             standing,
             paused: watch::channel(Paused::default()).1,
             beat: Beat::default(),
+            slow_paths: Arc::default(),
             stop: CancellationToken::new(),
             _always: None,
         };

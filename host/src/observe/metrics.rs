@@ -5,6 +5,7 @@
 //! (`pkg/internal/controller/metrics`, `pkg/internal/metrics`, `pkg/metrics`). Each label has few values that are known beforehand:
 //! modules, types, words of fixed lists; never the name of an object.
 
+mod authorize;
 mod calls;
 mod children;
 mod events;
@@ -16,6 +17,7 @@ mod reconcile;
 mod requests;
 mod types;
 
+pub use authorize::Authorizer;
 pub use calls::Calls;
 pub use children::Children;
 pub use events::EventCounts;
@@ -26,7 +28,7 @@ pub use requests::{Requests, Sent};
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use prometheus_client::collector::Collector;
@@ -34,6 +36,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, prometheus_te
 use prometheus_client::metrics::TypedMetric;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use std::fmt;
@@ -104,13 +107,21 @@ impl Metrics {
     }
 }
 
-/// Serves `/metrics`; to be spawned and dropped with the runtime.
-pub async fn serve(listener: TcpListener, metrics: Metrics) {
-    let router = Router::new().route("/metrics", get(page)).with_state(Arc::new(metrics));
+/// Serves `/metrics` to whoever may read it, or to anybody; to be spawned and dropped with the runtime.
+pub async fn serve(listener: TcpListener, metrics: Metrics, authorizer: Option<Authorizer>) {
+    let router = Router::new().route("/metrics", get(page)).with_state(Arc::new((metrics, authorizer)));
     super::serve::serve(listener, router).await;
 }
 
-async fn page(State(metrics): State<Arc<Metrics>>) -> Response {
+type Page = Arc<(Metrics, Option<Authorizer>)>;
+
+async fn page(State(page): State<Page>, headers: HeaderMap) -> Response {
+    let (metrics, authorizer) = &*page;
+    if let Some(authorizer) = authorizer
+        && let Err(status) = authorizer.check(&headers).await
+    {
+        return (status, status.canonical_reason().unwrap_or_default()).into_response();
+    }
     match metrics.text() {
         Ok(text) => ([(header::CONTENT_TYPE, prometheus_text::CONTENT_TYPE)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
@@ -133,6 +144,7 @@ impl<F> fmt::Debug for Shown<F> {
 
 type Labels = Vec<(&'static str, String)>;
 type Counters = Family<Labels, Counter>;
+type Gauges = Family<Labels, Gauge>;
 type Histograms = Family<Labels, Histogram, Buckets>;
 
 fn labels<const N: usize>(labels: [(&'static str, &str); N]) -> Labels {
@@ -147,6 +159,16 @@ fn counters(registry: &mut Registry, name: &str, help: &str) -> Counters {
 }
 
 fn counter<const N: usize>(family: &Counters, of: [(&'static str, &str); N]) -> Counter {
+    family.get_or_create_owned(&labels(of))
+}
+
+fn gauges(registry: &mut Registry, name: &str, help: &str) -> Gauges {
+    let family = Gauges::default();
+    registry.register(name, help, family.clone());
+    family
+}
+
+fn gauge<const N: usize>(family: &Gauges, of: [(&'static str, &str); N]) -> Gauge {
     family.get_or_create_owned(&labels(of))
 }
 

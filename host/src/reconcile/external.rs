@@ -179,36 +179,19 @@ impl Shared {
         let of_call = Key { name: key.name.clone(), uid: subject.uid.to_string() };
         let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
         let (resync, mut rng) = (self.external_resync(), fastrand::Rng::new());
+        let Some(operator) = self.operators.get(key.operator) else { return false };
+        let calls = &operator.metrics.calls;
         match work {
             Work::Ensure => {
-                let report = serving.module.ensure(&of_call, snapshot, now_ms);
-                let answer = self.answered(key, "ensure", report);
+                let answer = answered("ensure", calls.count(|| serving.module.ensure(&of_call, snapshot, now_ms)));
                 self.external.with(key, |state| state.ensured(answer, Instant::now(), resync, &mut rng))
             }
             Work::Remove => {
-                let report = serving.module.remove(&of_call, snapshot, now_ms);
-                let answer = self.answered(key, "remove", report);
+                let answer = answered("remove", calls.count(|| serving.module.remove(&of_call, snapshot, now_ms)));
                 self.external.with(key, |state| state.removed(answer, Instant::now(), resync, &mut rng));
                 true
             }
         }
-    }
-
-    fn answered<T>(&self, key: &QueueKey, hook: &'static str, report: CallReport<T>) -> Result<T, Failed> {
-        if let Some(operator) = self.operators.get(key.operator) {
-            operator.metrics.calls.ended(&report);
-        }
-        let failed = match report.result {
-            Ok(Ok(answer)) => return Ok(answer),
-            Ok(Err(failure)) => Failed {
-                problem: Problem::new(Reason::Module(failure.reason), failure.message),
-                terminal: failure.terminal,
-                retry_after: failure.retry_after,
-            },
-            Err(error) => Failed { problem: problem_of(&error), terminal: false, retry_after: None },
-        };
-        warn!(hook, terminal = failed.terminal, "{}: {}", failed.problem.reason.as_str(), failed.problem.message);
-        Err(failed)
     }
 
     fn external_resync(&self) -> Option<Duration> {
@@ -216,6 +199,20 @@ impl Shared {
         // A little earlier than the key's own, so that it is due when that one comes.
         (!resync.is_zero()).then(|| resync.mul_f64(0.89))
     }
+}
+
+fn answered<T>(hook: &'static str, report: CallReport<T>) -> Result<T, Failed> {
+    let failed = match report.result {
+        Ok(Ok(answer)) => return Ok(answer),
+        Ok(Err(failure)) => Failed {
+            problem: Problem::new(Reason::Module(failure.reason), failure.message),
+            terminal: failure.terminal,
+            retry_after: failure.retry_after,
+        },
+        Err(error) => Failed { problem: problem_of(&error), terminal: false, retry_after: None },
+    };
+    warn!(hook, terminal = failed.terminal, "{}: {}", failed.problem.reason.as_str(), failed.problem.message);
+    Err(failed)
 }
 
 /// What a pass comes to, where the work outside is due before that.

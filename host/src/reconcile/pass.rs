@@ -234,11 +234,13 @@ impl Pass<'_> {
         let (module, snapshot) = (&self.serving.module, taken.for_module());
         let mut planned = match phase {
             Phase::Alive => {
-                let (outcome, asked_clock) = self.answer(taken, module.reconcile(&key, &snapshot, now_ms))?;
+                let report = self.operator.metrics.calls.count(|| module.reconcile(&key, &snapshot, now_ms));
+                let (outcome, asked_clock) = self.answer(taken, report)?;
                 self.plan(taken, outcome, asked_clock)?
             }
             Phase::Leaving => {
-                let (progress, asked_clock) = self.answer(taken, module.finalize(&key, &snapshot, now_ms))?;
+                let report = self.operator.metrics.calls.count(|| module.finalize(&key, &snapshot, now_ms));
+                let (progress, asked_clock) = self.answer(taken, report)?;
                 let mut planned = self.plan(taken, progress.outcome, asked_clock)?;
                 planned.is_done = progress.done;
                 planned
@@ -253,7 +255,6 @@ impl Pass<'_> {
 
     /// The answer of a call, and whether it depends on time; Err where there is none, which the object says by now.
     pub(super) fn answer<T>(&mut self, taken: &Taken, report: CallReport<T>) -> Result<(T, bool), Next> {
-        self.operator.metrics.calls.ended(&report);
         match report.result {
             Ok(Ok(answer)) => Ok((answer, report.asked_clock)),
             Ok(Err(failure)) => Err(self.module_failed(taken, failure, report.asked_clock)),

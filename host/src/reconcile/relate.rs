@@ -59,7 +59,8 @@ impl Pass<'_> {
     fn ask(&mut self, taken: &mut Taken) -> Result<Vec<Asked>, Next> {
         let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
         let key = Key { name: self.key.name.clone(), uid: taken.primary.meta.uid.to_string() };
-        let report = self.serving.module.relate(&key, &taken.for_module(), now_ms);
+        let call = || self.serving.module.relate(&key, &taken.for_module(), now_ms);
+        let report = self.operator.metrics.calls.count(call);
         let (queries, asked_clock) = self.answer(taken, report)?;
         taken.asked_clock |= asked_clock;
         related::check(queries, &self.serving.descriptor().related)

@@ -1,8 +1,9 @@
 //! Calls of modules.
 
-use super::{counter, counters, histogram, histograms};
+use super::{counter, counters, gauge, gauges, histogram, histograms};
 use crate::module::{CallError, CallReport};
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
@@ -22,6 +23,8 @@ pub struct Calls {
     invalid_outcome: Counter,
     seconds: Histogram,
     skipped: Counter,
+    running: Gauge,
+    memory_peak: Gauge,
 }
 
 impl Calls {
@@ -33,6 +36,12 @@ impl Calls {
             registry,
             "operator_module_calls_skipped",
             "Calls that were left out as nothing had changed that the module is shown",
+        );
+        let running = gauges(registry, "operator_module_instances", "Instances of the module that run now");
+        let peak = gauges(
+            registry,
+            "operator_module_memory_peak_bytes",
+            "Most bytes of memories and tables that an instance of the module had since the host started",
         );
         move |module| {
             let ended = |outcome| counter(&total, [("module", module), ("outcome", outcome)]);
@@ -46,12 +55,23 @@ impl Calls {
                 invalid_outcome: ended("invalid_outcome"),
                 seconds: histogram(&seconds, [("module", module)]),
                 skipped: counter(&skipped, [("module", module)]),
+                running: gauge(&running, [("module", module)]),
+                memory_peak: gauge(&peak, [("module", module)]),
             }
         }
     }
 
+    /// Makes a call, and counts what came of it.
+    pub fn count<T>(&self, call: impl FnOnce() -> CallReport<T>) -> CallReport<T> {
+        self.running.inc();
+        let report = call();
+        self.running.dec();
+        self.ended(&report);
+        report
+    }
+
     /// A call ended.
-    pub fn ended<T>(&self, report: &CallReport<T>) {
+    pub(super) fn ended<T>(&self, report: &CallReport<T>) {
         let outcome = match &report.result {
             Ok(Ok(_)) => &self.ok,
             Ok(Err(_)) => &self.failure,
@@ -63,6 +83,11 @@ impl Calls {
         };
         outcome.inc();
         self.seconds.observe(report.wall.as_secs_f64());
+        let peak = i64::try_from(report.memory_peak).unwrap_or(i64::MAX);
+        // Of two at the same time the larger one stays, give or take a moment.
+        if peak > self.memory_peak.get() {
+            self.memory_peak.set(peak);
+        }
     }
 
     /// A call was left out: it would give what the last one gave.

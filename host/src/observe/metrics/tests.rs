@@ -11,7 +11,7 @@ use operator_e2e::metrics::Page;
 use std::time::Duration;
 
 /// Every family, sorted.
-const TYPES: [&str; 31] = [
+const TYPES: [&str; 35] = [
     "controller_runtime_active_workers gauge",
     "controller_runtime_max_concurrent_reconciles gauge",
     "controller_runtime_reconcile_errors_total counter",
@@ -20,12 +20,16 @@ const TYPES: [&str; 31] = [
     "controller_runtime_reconcile_total counter",
     "controller_runtime_terminal_reconcile_errors_total counter",
     "leader_election_master_status gauge",
+    "leader_election_slowpath_total counter",
     "operator_breaker_open gauge",
     "operator_children_total counter",
+    "operator_events_total counter",
     "operator_module_call_seconds histogram",
     "operator_module_calls_skipped_total counter",
     "operator_module_calls_total counter",
     "operator_module_info gauge",
+    "operator_module_instances gauge",
+    "operator_module_memory_peak_bytes gauge",
     "operator_module_swaps_total counter",
     "operator_store_bytes gauge",
     "operator_store_objects gauge",
@@ -59,7 +63,8 @@ fn all() -> (Metrics, Vec<ModuleMetrics>, Requests) {
         let type_ref = TypeRef::new("apps/v1", "Deployment");
         vec![Kept { type_ref, objects: 3, bytes: 4096, restarts: 1, state: TypeState::Synced }]
     });
-    metrics.show_leader("operator-host-default".into(), || true);
+    metrics.count_events();
+    metrics.show_leader("operator-host-default".into(), || true, || 0);
     (metrics, modules, requests)
 }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::contract::{ChildType, Descriptor, Hook, OnImmutable, OnPrune, TypeRef};
+use crate::contract::{Capability, ChildType, Descriptor, Hook, OnImmutable, OnPrune, TypeRef};
 
 /// What is different about `candidate`, in words; empty where nothing is that its descriptor tells.
 ///
@@ -28,6 +28,7 @@ pub fn compare(running: &Descriptor, candidate: &Descriptor) -> Result<Vec<Strin
     children(running, candidate, &mut changes);
     related(running, candidate, &mut changes);
     conditions(running, candidate, &mut changes);
+    capabilities(running, candidate, &mut changes);
     definitions(running, candidate, &mut changes);
     Ok(changes)
 }
@@ -126,6 +127,22 @@ fn related(running: &Descriptor, candidate: &Descriptor, changes: &mut Vec<Strin
     }
     for type_ref in before.keys().filter(|type_ref| !after.contains_key(type_ref)) {
         changes.push(format!("related type {type_ref} is no longer declared"));
+    }
+}
+
+fn capabilities(running: &Descriptor, candidate: &Descriptor, changes: &mut Vec<String>) {
+    let find = |of: &Descriptor, name: &str| of.capabilities.iter().find(|one| one.name == name).cloned();
+    for Capability { name, target, .. } in &candidate.capabilities {
+        match find(running, name) {
+            None => changes.push(format!("capability {name} ({target}) is new")),
+            Some(before) if before.target != *target => {
+                changes.push(format!("capability {name} is now {target}, it was {}", before.target));
+            }
+            Some(_) => {}
+        }
+    }
+    for Capability { name, .. } in running.capabilities.iter().filter(|one| find(candidate, &one.name).is_none()) {
+        changes.push(format!("capability {name} is no longer asked for"));
     }
 }
 
@@ -271,6 +288,8 @@ mod tests {
     #[test]
     fn each_change_is_named() {
         assert_changes(|d| d.version = "0.2.0".into(), &["version 0.1.0 is now 0.2.0"]);
+        let asked = Capability { name: "records".into(), target: "dir:/records".into(), reason: String::new() };
+        assert_changes(|d| d.capabilities.push(asked), &["capability records (dir:/records) is new"]);
         assert_changes(
             |d| d.primary.api_version = "webapp.example.com/v2".into(),
             &["primary type WebApp.webapp.example.com/v1 is now WebApp.webapp.example.com/v2"],

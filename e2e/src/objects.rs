@@ -24,6 +24,11 @@ pub const KEEPERS: Resource<'static> = Resource::new("fixtures.example.com/v1", 
 /// The definition of Keepers, JSON.
 pub const KEEPER_CRD: &str = include_str!("../../guest-fixtures/crds/keepers.json");
 
+/// Explorers, of the fixture that works outside the cluster.
+pub const EXPLORERS: Resource<'static> = Resource::new("fixtures.example.com/v1", "explorers");
+/// The definition of Explorers, JSON.
+pub const EXPLORER_CRD: &str = include_str!("../../guest-fixtures/crds/explorers.json");
+
 /// Widgets, a child type that the fixture `probe` can do without.
 pub const WIDGETS: Resource<'static> = Resource::new("example.com/v1", "widgets");
 /// The definition of Widgets, JSON.

@@ -13,7 +13,7 @@ use crate::cluster::{ADMIN, Cluster};
 use crate::expect::SOON;
 use crate::host::Host;
 use crate::modules;
-use crate::objects::{self, ASKER_CRD, KEEPER_CRD, PROBE_CRD, PROBES, WEB_APP_CRD, wanting};
+use crate::objects::{self, ASKER_CRD, EXPLORER_CRD, KEEPER_CRD, PROBE_CRD, PROBES, WEB_APP_CRD, wanting};
 use crate::proxy::Proxy;
 use crate::wait::eventually;
 
@@ -138,6 +138,7 @@ impl Cluster {
         self.apply(WEB_APP_CRD).await?;
         self.apply(PROBE_CRD).await?;
         self.apply(ASKER_CRD).await?;
+        self.apply(EXPLORER_CRD).await?;
         self.apply(KEEPER_CRD).await
     }
 }

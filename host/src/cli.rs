@@ -2,6 +2,7 @@
 
 mod cluster;
 mod crd;
+mod grants;
 mod host;
 mod inspect;
 mod lead;

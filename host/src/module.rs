@@ -14,10 +14,14 @@ mod descriptor;
 mod engine;
 mod error;
 mod file;
+mod grant;
 mod imports;
 mod limits;
+mod live;
 pub(crate) mod log;
 mod map;
+mod outgoing;
+mod outside;
 mod preflight;
 mod runtime;
 mod source;
@@ -34,15 +38,19 @@ pub use compile::{CompileArgs, compile_main};
 pub use descriptor::misplaced;
 pub use error::{CallError, TimeLimit};
 pub use file::{Content, Folders, ModuleFile};
+pub use grant::{Grant, Granted, Grants, Ungranted, flag};
 pub use limits::Limits;
 pub use log::{GuestLog, LogLevel, LogLine};
+pub use outgoing::Servers;
 pub use preflight::{LoadError, Problem};
 pub use runtime::{Runtime, RuntimeOptions, conflicts};
 pub use source::ModuleKind;
 
 use bindings::operator::reconciler::types as wit;
+use bindings::working_outside::WorkingOutside;
 use call::{Callee, Guest, Ran};
 use contract::Surface;
+use outside::Outside;
 
 /// A loaded module, shared by all threads that call it.
 pub struct Module {
@@ -51,6 +59,7 @@ pub struct Module {
     kind: ModuleKind,
     surface: Surface,
     callee: Callee,
+    outside: Option<Outside>,
 }
 
 /// What came of a call, and what it cost.
@@ -70,9 +79,23 @@ pub struct CallReport<T = Outcome> {
     pub log: GuestLog,
 }
 
+impl<T> CallReport<T> {
+    fn without_a_call(result: Result<Result<T, Failure>, CallError>) -> Self {
+        let (cpu, wall) = (Duration::ZERO, Duration::ZERO);
+        Self { result, asked_clock: false, cpu, wall, memory_peak: 0, log: GuestLog::default() }
+    }
+}
+
 impl Module {
-    fn new(descriptor: Descriptor, digest: [u8; 32], kind: ModuleKind, surface: Surface, callee: Callee) -> Self {
-        Self { descriptor, digest: cache::hex(&digest), kind, surface, callee }
+    fn new(
+        descriptor: Descriptor,
+        source: (&[u8; 32], ModuleKind),
+        surface: Surface,
+        callee: Callee,
+        outside: Option<Outside>,
+    ) -> Self {
+        let (digest, kind) = source;
+        Self { descriptor, digest: cache::hex(digest), kind, surface, callee, outside }
     }
 
     /// What the module says of itself; checked at load.
@@ -173,40 +196,57 @@ impl Module {
         )
     }
 
-    /// Has the module make or look at what it keeps outside the cluster; as [`Module::reconcile`].
+    /// Has the module make or look at what it keeps outside the cluster, with what was granted to it; as [`Module::reconcile`], and not on
+    /// a thread that runs async tasks.
     ///
     /// # Panics
     /// Where the module has no such hook.
     pub fn ensure(&self, key: &Key, snapshot: &Snapshot, now_ms: u64) -> CallReport<Observed> {
-        let hook = self.callee.hooks.external.as_ref().expect("the module works outside");
-        self.call(
-            key,
-            snapshot,
-            now_ms,
-            |store| hook.instantiate(store),
-            convert::of_observed,
-            |store, instance, snapshot| {
-                instance.operator_reconciler_external().call_ensure(store, convert::key(key), snapshot)
-            },
-        )
+        self.call_outside(key, snapshot, now_ms, convert::of_observed, async |store, instance, snapshot| {
+            instance.operator_reconciler_external().call_ensure(store, convert::key(key), snapshot).await
+        })
     }
 
-    /// Has the module remove what it keeps outside the cluster; as [`Module::reconcile`].
+    /// Has the module remove what it keeps outside the cluster; as [`Module::ensure`].
     ///
     /// # Panics
     /// Where the module has no such hook.
     pub fn remove(&self, key: &Key, snapshot: &Snapshot, now_ms: u64) -> CallReport<Removal> {
-        let hook = self.callee.hooks.external.as_ref().expect("the module works outside");
-        self.call(
-            key,
-            snapshot,
-            now_ms,
-            |store| hook.instantiate(store),
-            convert::of_removal,
-            |store, instance, snapshot| {
-                instance.operator_reconciler_external().call_remove(store, convert::key(key), snapshot)
-            },
-        )
+        self.call_outside(key, snapshot, now_ms, convert::of_removal, async |store, instance, snapshot| {
+            instance.operator_reconciler_external().call_remove(store, convert::key(key), snapshot).await
+        })
+    }
+
+    /// What is live in calls of `external`.
+    pub fn granted(&self) -> &[Granted] {
+        self.outside.as_ref().map_or(&[], |outside| &outside.granted)
+    }
+
+    fn call_outside<W, C>(
+        &self,
+        key: &Key,
+        snapshot: &Snapshot,
+        now_ms: u64,
+        of: impl FnOnce(W) -> Result<C, CallError>,
+        function: impl AsyncFnOnce(
+            &mut Store<Guest>,
+            &WorkingOutside,
+            wit::Snapshot<'_>,
+        ) -> wasmtime::Result<Result<W, wit::Failure>>,
+    ) -> CallReport<C> {
+        if convert::snapshot_bytes(snapshot) > self.limits().snapshot {
+            return self.too_large();
+        }
+        let outside = self.outside.as_ref().expect("the module works outside");
+        let ran = outside.run(now_ms, async |store, instance| {
+            let lists = convert::Lists::of(snapshot);
+            let related = lists.related();
+            function(store, instance, lists.snapshot(&related)).await
+        });
+        match ran {
+            Ok(ran) => self.report(key, ran, of),
+            Err(failure) => CallReport::without_a_call(Ok(Err(failure))),
+        }
     }
 
     fn call<I, W, C>(
@@ -226,6 +266,15 @@ impl Module {
             let related = lists.related();
             function(store, instance, lists.snapshot(&related))
         });
+        self.report(key, ran, of)
+    }
+
+    fn report<W, C>(
+        &self,
+        key: &Key,
+        ran: Ran<Result<W, wit::Failure>>,
+        of: impl FnOnce(W) -> Result<C, CallError>,
+    ) -> CallReport<C> {
         self.trace(&ran.log, Some(key));
         let Ran { result, asked_clock, cpu, wall, memory_peak, log } = ran;
         let result = result.and_then(|answer| convert::answer(answer, of));
@@ -233,17 +282,8 @@ impl Module {
     }
 
     fn too_large<C>(&self) -> CallReport<C> {
-        CallReport {
-            result: Err(CallError::LimitExceeded {
-                what: "the object with its children",
-                limit: self.limits().snapshot,
-            }),
-            asked_clock: false,
-            cpu: Duration::ZERO,
-            wall: Duration::ZERO,
-            memory_peak: 0,
-            log: GuestLog::default(),
-        }
+        let limit = self.limits().snapshot;
+        CallReport::without_a_call(Err(CallError::LimitExceeded { what: "the object with its children", limit }))
     }
 
     /// Hands what the module wrote to the host's own log.

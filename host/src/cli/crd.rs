@@ -13,7 +13,7 @@ pub(super) struct CrdArgs {
 
 /// Prints a stream of JSON documents, which `kubectl apply -f -` takes as it takes YAML.
 pub(super) fn run(args: &CrdArgs) -> anyhow::Result<()> {
-    let loaded = args.modules.load(1)?;
+    let loaded = args.modules.look_at()?;
     loaded.check()?;
     for module in &loaded.modules {
         let descriptor = module.descriptor();

@@ -1,12 +1,13 @@
 //! `operator host`: load the modules, connect, run until a signal, drain.
 
 use super::cluster::ClusterArgs;
+use super::grants::{self, GrantArgs};
 use super::lead::LeaderElectionArgs;
 use super::modules::{Loaded, ModuleArgs};
 use super::{misuse, say, units};
 use crate::api::connect;
 use crate::lead::{Config, Leadership, Permits};
-use crate::module::{self, Module};
+use crate::module::{self, Granted, Module};
 use crate::observe::address::BindAddress;
 use crate::observe::health::{self, Finding, Health};
 use crate::observe::metrics::{self, Authorizer, Metrics};
@@ -29,6 +30,8 @@ const MAX_CHILDREN: usize = 500;
 pub(super) struct HostArgs {
     #[command(flatten)]
     modules: ModuleArgs,
+    #[command(flatten)]
+    grants: GrantArgs,
     /// Follow the files of modules: a new build that appears in one takes its module's place, without a restart
     #[arg(
         long,
@@ -215,8 +218,12 @@ struct Host {
 /// Loads and connects, and gives every error that it finds, not only the first.
 fn start(args: &HostArgs, election: Option<Config>, handle: Handle) -> Result<Host, Vec<String>> {
     let mut errors = Vec::new();
-    let loaded = args.modules.load(u32::from(args.workers)).map_err(|error| errors.push(format!("{error:#}")));
-    if let Ok(Loaded { modules, errors: failed, .. }) = &loaded {
+    let grants = args.grants.grants();
+    let loaded = args.modules.load(u32::from(args.workers), &grants);
+    let loaded = loaded.map_err(|error| errors.push(format!("{error:#}")));
+    if let Ok(loaded) = &loaded {
+        errors.extend(grants::problems(&grants, loaded));
+        let Loaded { modules, errors: failed, .. } = loaded;
         errors.extend_from_slice(failed);
         errors.extend(module::conflicts(modules));
         errors
@@ -242,6 +249,9 @@ fn start(args: &HostArgs, election: Option<Config>, handle: Handle) -> Result<Ho
         api.limit(rate);
     }
     let api = Arc::new(api);
+    if let Ok(url) = api.url().parse() {
+        runtime.servers().are_at(&url);
+    }
     if let Err(error) = handle.block_on(api.check_access()) {
         return Err(vec![format!("{error:#}")]);
     }
@@ -305,6 +315,9 @@ fn say_loaded(module: &Module) {
         children = children.join(", "),
         "loaded"
     );
+    for Granted { capability, grant } in module.granted() {
+        info!(module = descriptor.name, capability = capability.name, %grant, "granted");
+    }
 }
 
 impl Host {

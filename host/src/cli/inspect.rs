@@ -1,28 +1,35 @@
 //! `operator inspect`: what a module is, without a cluster.
 
+use super::grants::{self, GrantArgs};
 use super::modules::ModuleArgs;
 use super::print;
-use crate::module::Module;
+use crate::module::{Grants, Module, flag};
+use anyhow::bail;
 use clap::Args;
-use operator_core::contract::{ChildType, OnImmutable, OnPrune, RelatedType};
+use operator_core::contract::{Capability, ChildType, Descriptor, OnImmutable, OnPrune, RelatedType};
 use std::fmt::Write as _;
 
 #[derive(Debug, Args)]
 pub(super) struct InspectArgs {
     #[command(flatten)]
     modules: ModuleArgs,
+    #[command(flatten)]
+    grants: GrantArgs,
 }
 
 pub(super) fn run(args: &InspectArgs) -> anyhow::Result<()> {
-    let loaded = args.modules.load(1)?;
+    let loaded = args.modules.look_at()?;
+    let grants = args.grants.grants();
     for module in &loaded.modules {
-        print(&describe(module)?)?;
+        print(&describe(module, &grants)?)?;
     }
-    loaded.check()
+    loaded.check()?;
+    let problems = grants::problems(&grants, &loaded);
+    if problems.is_empty() { Ok(()) } else { bail!("{}", problems.join("\nerror: ")) }
 }
 
 /// One block of `Name: value` lines, as `kubectl describe` writes them.
-fn describe(module: &Module) -> Result<String, std::fmt::Error> {
+fn describe(module: &Module, grants: &Grants) -> Result<String, std::fmt::Error> {
     let descriptor = module.descriptor();
     let limits = module.limits();
     let mut text = String::new();
@@ -41,12 +48,23 @@ fn describe(module: &Module) -> Result<String, std::fmt::Error> {
     list(&mut line, "Related", descriptor.related.iter().map(related))?;
     list(&mut line, "Condition types", descriptor.condition_types.iter().cloned())?;
     list(&mut line, "Hooks", descriptor.hooks.iter().cloned())?;
+    list(
+        &mut line,
+        "Capabilities",
+        descriptor.capabilities.iter().flat_map(|asked| capability(asked, descriptor, grants)),
+    )?;
     line("Finalizer", &descriptor.needed_finalizer().unwrap_or_else(|| "none".into()))?;
     line("Field manager", &descriptor.manager())?;
     line("CRDs", &descriptor.crds.len().to_string())?;
     list(&mut line, "Imports", module.imports().iter().cloned())?;
     list(&mut line, "Exports", module.exports().iter().cloned())?;
-    line("Limits", &format!("{:?} CPU and {:?} in all for a call", limits.cpu, limits.wall))?;
+    line(
+        "Limits",
+        &format!(
+            "{:?} CPU and {:?} in all for a call, {:?} outside the cluster",
+            limits.cpu, limits.wall, limits.external
+        ),
+    )?;
     line(
         "",
         &format!(
@@ -71,6 +89,18 @@ fn list(
         heading = "";
     }
     if heading.is_empty() { Ok(()) } else { line(heading, "none") }
+}
+
+/// What is asked for and why, then what is given.
+fn capability(asked: &Capability, descriptor: &Descriptor, grants: &Grants) -> Vec<String> {
+    let Capability { name, target, reason } = asked;
+    let mut lines = vec![format!("{name}: {target}, {reason}").escape_debug().to_string()];
+    let given: Vec<_> = grants.of_capability(&descriptor.name, name).map(|grant| format!("--grant {grant}")).collect();
+    match given.as_slice() {
+        [] => lines.push(format!("not granted; {} would", flag(asked))),
+        given => lines.push(format!("granted by {}", given.join(", "))),
+    }
+    lines
 }
 
 fn child(child: &ChildType) -> String {

@@ -1,7 +1,7 @@
 //! The modules that a command works on, and the limits that they run under: the same flags for every command that loads some.
 
 use super::units;
-use crate::module::{Limits, Module, Runtime, RuntimeOptions};
+use crate::module::{Grants, Limits, Module, Problem, Runtime, RuntimeOptions, Ungranted};
 use anyhow::bail;
 use clap::Args;
 use std::path::PathBuf;
@@ -24,6 +24,9 @@ pub(super) struct ModuleArgs {
     /// Longest call of a module, by the clock on the wall
     #[arg(long, env = "OPERATOR_TIMEOUT", value_name = "DURATION", default_value = "5s", value_parser = units::some_time, help_heading = "Module limits")]
     timeout: Duration,
+    /// Longest call that works outside the cluster (the hook `external`), waiting included
+    #[arg(long, env = "OPERATOR_EXTERNAL_TIMEOUT", value_name = "DURATION", default_value = "30s", value_parser = units::some_time, help_heading = "Module limits")]
+    external_timeout: Duration,
     /// Most CPU time that a call of a module may use
     #[arg(long, env = "OPERATOR_CPU_TIMEOUT", value_name = "DURATION", default_value = "1s", value_parser = units::some_time, help_heading = "Module limits")]
     cpu_timeout: Duration,
@@ -42,26 +45,51 @@ pub(super) struct Loaded {
     pub(super) modules: Vec<Arc<Module>>,
     /// One for each file that failed, which it names.
     pub(super) errors: Vec<String>,
+    /// Those that failed for want of a grant.
+    pub(super) ungranted: Vec<Ungranted>,
 }
 
 impl ModuleArgs {
-    /// Loads every file, for so many threads that call modules at the same time.
+    /// Loads every file to be looked at: what it asks for outside the cluster need not be granted.
     ///
     /// # Errors
     /// Nothing can be loaded on this machine.
-    pub(super) fn load(&self, callers: u32) -> anyhow::Result<Loaded> {
-        let limits = Limits { cpu: self.cpu_timeout, wall: self.timeout, memory: self.max_memory, ..Limits::default() };
-        let cache = self.module_cache.clone();
-        let runtime = Runtime::new(RuntimeOptions { limits, callers, cache, compiler: None })?;
+    pub(super) fn look_at(&self) -> anyhow::Result<Loaded> {
+        self.load_with(1, None)
+    }
+
+    /// Loads every file to be run, for so many threads that call modules at the same time.
+    ///
+    /// # Errors
+    /// Nothing can be loaded on this machine.
+    pub(super) fn load(&self, callers: u32, grants: &Grants) -> anyhow::Result<Loaded> {
+        self.load_with(callers, Some(grants))
+    }
+
+    fn load_with(&self, callers: u32, grants: Option<&Grants>) -> anyhow::Result<Loaded> {
+        let limits = Limits {
+            cpu: self.cpu_timeout,
+            wall: self.timeout,
+            external: self.external_timeout,
+            memory: self.max_memory,
+            ..Limits::default()
+        };
+        let (grants, cache) = (grants.cloned(), self.module_cache.clone());
+        let runtime = Runtime::new(RuntimeOptions { limits, callers, grants, cache, compiler: None })?;
         let mut modules = Vec::new();
-        let mut errors = Vec::new();
+        let (mut errors, mut ungranted) = (Vec::new(), Vec::new());
         for result in runtime.load(&self.files) {
             match result {
                 Ok(module) => modules.push(module),
-                Err(error) => errors.push(error.to_string()),
+                Err(error) => {
+                    errors.push(error.to_string());
+                    if let Problem::NotGranted(module) = error.problem {
+                        ungranted.push(module);
+                    }
+                }
             }
         }
-        Ok(Loaded { runtime, modules, errors })
+        Ok(Loaded { runtime, modules, errors, ungranted })
     }
 }
 

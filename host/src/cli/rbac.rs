@@ -47,7 +47,7 @@ pub(super) struct RbacArgs {
 }
 
 pub(super) fn run(args: &RbacArgs) -> anyhow::Result<()> {
-    let loaded = args.modules.load(1)?;
+    let loaded = args.modules.look_at()?;
     loaded.check()?;
     let mut manifests = Manifests::default();
     manifests.add(

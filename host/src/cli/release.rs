@@ -43,7 +43,7 @@ pub(super) struct ReleaseArgs {
 pub(super) fn run(args: ReleaseArgs) -> anyhow::Result<()> {
     let election = args.leader_election.config_of_command(&args.cluster.installation_id);
     let election = if args.dry_run { None } else { election.unwrap_or_else(|error| misuse(&error)) };
-    let loaded = args.modules.load(1)?;
+    let loaded = args.modules.look_at()?;
     loaded.check()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     runtime.block_on(release(&args, &loaded.modules, election))

@@ -31,6 +31,8 @@ pub(crate) mod working_outside {
     wasmtime::component::bindgen!({
         path: "../wit",
         world: "working-outside",
+        // What is outside is waited for, and the wait has to end at the call's limit.
+        exports: { default: async },
         with: { "operator:reconciler/types": super::operator::reconciler::types },
         ownership: Borrowing { duplicate_if_necessary: true },
     });

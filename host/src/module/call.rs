@@ -12,22 +12,19 @@ use wasmtime::{Store, StoreContextMut, UpdateDeadline};
 use crate::module::bindings::ReconcilerPre;
 use crate::module::bindings::finalizing::FinalizingPre;
 use crate::module::bindings::relating::RelatingPre;
-use crate::module::bindings::working_outside::WorkingOutsidePre;
-use crate::module::engine::Sandbox;
-use crate::module::error::CallError;
+use crate::module::engine::{Entered, Sandbox};
+use crate::module::error::{CallError, TimeLimit};
 use crate::module::limits::{Limits, MemoryMeter};
-use crate::module::log::{GuestLog, LogSink};
+use crate::module::live::Live;
+use crate::module::log::{GuestLog, SharedSink};
 use crate::module::wasi::Wasi;
 
 /// Why the host stopped a module.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Stop {
-    /// The thread's CPU time is used up.
-    #[error("CPU time is used up")]
-    Cpu,
-    /// It took too long on the wall.
-    #[error("wall time is used up")]
-    Wall,
+    /// A limit on time is reached.
+    #[error("{0}")]
+    Time(TimeLimit),
     /// WASI's `exit`.
     #[error("the module exited instead of answering")]
     Exit,
@@ -54,8 +51,10 @@ pub(crate) enum Stage {
 /// What belongs to one instance on the host's side.
 pub(crate) struct Guest {
     pub(crate) memory: MemoryMeter,
-    pub(crate) log: LogSink,
+    pub(crate) log: SharedSink,
     pub(crate) wasi: Wasi,
+    /// What was granted, in calls of `external`.
+    pub(crate) live: Option<Live>,
     now_ms: u64,
     asked_clock: bool,
 }
@@ -78,11 +77,10 @@ pub(crate) struct Ran<R> {
     pub(crate) log: GuestLog,
 }
 
-/// The optional interfaces that a module exports.
+/// The optional interfaces that a module exports, those that see nothing but their snapshot.
 pub(crate) struct Hooks {
     pub(crate) relate: Option<RelatingPre<Guest>>,
     pub(crate) finalize: Option<FinalizingPre<Guest>>,
-    pub(crate) external: Option<WorkingOutsidePre<Guest>>,
 }
 
 /// What stays the same from call to call of one module.
@@ -102,44 +100,69 @@ impl Callee {
         instantiate: impl FnOnce(&mut Store<Guest>) -> wasmtime::Result<I>,
         function: impl FnOnce(&mut Store<Guest>, &I) -> wasmtime::Result<R>,
     ) -> Ran<R> {
-        let _entered = self.sandbox.enter();
-        let started = Started::now();
-        let mut store = self.store(now_ms, started);
-        let answer = match instantiate(&mut store) {
-            Ok(instance) => function(&mut store, &instance).map_err(|error| (Stage::Calling, error)),
+        let too_long = TimeLimit::Wall(self.limits.wall);
+        let mut call = Call::begin(&self.sandbox, &self.limits, too_long, self.seed, now_ms, None);
+        let answer = match instantiate(&mut call.store) {
+            Ok(instance) => function(&mut call.store, &instance).map_err(|error| (Stage::Calling, error)),
             Err(error) => Err((Stage::Starting, error)),
         };
-        let guest = store.data_mut();
-        guest.log.flush();
-        let result = answer.map_err(|(stage, error)| CallError::classify(stage, &error, guest, &self.limits));
-        let (asked_clock, memory_peak) = (guest.asked_clock, guest.memory.used());
-        let log = store.into_data().log.finish();
-        Ran { result, asked_clock, cpu: started.cpu(), wall: started.wall(), memory_peak, log }
+        call.end(answer)
     }
+}
 
-    fn store(&self, now_ms: u64, started: Started) -> Store<Guest> {
+/// A call that runs: the store of its instance, and since when.
+pub(crate) struct Call<'a> {
+    pub(crate) store: Store<Guest>,
+    limits: &'a Limits,
+    started: Started,
+    _entered: Entered<'a>,
+}
+
+impl<'a> Call<'a> {
+    /// Waits for its slot. `too_long` is its limit on the wall.
+    pub(crate) fn begin(
+        sandbox: &'a Sandbox,
+        limits: &'a Limits,
+        too_long: TimeLimit,
+        seed: [u8; 32],
+        now_ms: u64,
+        live: Option<Live>,
+    ) -> Self {
+        let entered = sandbox.enter();
+        let started = Started::now();
         let guest = Guest {
-            memory: MemoryMeter::new(self.limits.memory),
-            log: LogSink::new(&self.limits),
-            wasi: Wasi::new(self.seed),
+            memory: MemoryMeter::new(limits.memory),
+            log: live.as_ref().map_or_else(|| SharedSink::new(limits), Live::log),
+            wasi: Wasi::new(seed),
+            live,
             now_ms,
             asked_clock: false,
         };
-        let mut store = Store::new(self.sandbox.engine(), guest);
+        let mut store = Store::new(sandbox.engine(), guest);
         store.limiter(|guest| &mut guest.memory);
-        store.set_hostcall_fuel(self.limits.output);
-        let (cpu, wall) = (self.limits.cpu, self.limits.wall);
+        store.set_hostcall_fuel(limits.output);
+        let cpu = limits.cpu;
         store.epoch_deadline_callback(move |_: StoreContextMut<'_, Guest>| {
             if started.cpu() >= cpu {
-                return Err(Stop::Cpu.into());
+                return Err(Stop::Time(TimeLimit::Cpu(cpu)).into());
             }
-            if started.wall() >= wall {
-                return Err(Stop::Wall.into());
+            if started.wall() >= too_long.time() {
+                return Err(Stop::Time(too_long).into());
             }
             Ok(UpdateDeadline::Continue(1))
         });
         store.set_epoch_deadline(1);
-        store
+        Self { store, limits, started, _entered: entered }
+    }
+
+    pub(crate) fn end<R>(mut self, answer: Result<R, (Stage, wasmtime::Error)>) -> Ran<R> {
+        let guest = self.store.data_mut();
+        guest.log.sink().flush();
+        let result = answer.map_err(|(stage, error)| CallError::classify(stage, &error, guest, self.limits));
+        let (asked_clock, memory_peak) = (guest.asked_clock, guest.memory.used());
+        let log = guest.log.sink().finish();
+        drop(self.store);
+        Ran { result, asked_clock, cpu: self.started.cpu(), wall: self.started.wall(), memory_peak, log }
     }
 }
 

@@ -96,7 +96,10 @@ impl Surface {
     }
 
     fn check_imports(&self) -> Result<(), Problem> {
-        let unknown: Vec<_> = self.imports.iter().filter(|name| !is_served(name)).cloned().collect();
+        // Requests are made outside the cluster, or never.
+        let is_out_of_place = |name: &str| name.starts_with("wasi:http/") && !self.hooks.contains(&Hook::External);
+        let unknown = self.imports.iter().filter(|name| !is_served(name) || is_out_of_place(name));
+        let unknown: Vec<_> = unknown.cloned().collect();
         if unknown.is_empty() { Ok(()) } else { Err(Problem::UnknownImports(unknown)) }
     }
 }

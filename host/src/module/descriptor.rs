@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use operator_core::contract::{Descriptor, Hook, RelatedType, TypeRef};
+use operator_core::contract::{Capability, Descriptor, Hook, RelatedType, TypeRef};
 use operator_core::names::{FIELD_MANAGER_MAX, RECONCILED};
 use operator_core::schema::Definition;
 
@@ -18,6 +18,7 @@ pub(crate) fn problems(descriptor: &Descriptor, exported: &[Hook]) -> Vec<String
     conditions(descriptor, &mut problems);
     crds(descriptor, &mut problems);
     hooks(descriptor, exported, &mut problems);
+    capabilities(descriptor, &mut problems);
     not_yet(descriptor, &mut problems);
     problems
 }
@@ -151,6 +152,21 @@ fn hooks(descriptor: &Descriptor, exported: &[Hook], problems: &mut Vec<String>)
     }
     if !descriptor.related.is_empty() && !descriptor.has(Hook::Relate) {
         problems.push("related types are declared without the hook \"relate\", which reads them".into());
+    }
+}
+
+/// Grants are by name, in a flag that lists of commas separate.
+fn capabilities(descriptor: &Descriptor, problems: &mut Vec<String>) {
+    let mut seen = BTreeSet::new();
+    for Capability { name, .. } in &descriptor.capabilities {
+        if !is_name(name) {
+            problems.push(format!(
+                "capability {name:?} has no name that a grant could use: 1 to 63 letters, digits, '-', '_' and '.', as in \"records\""
+            ));
+        }
+        if !seen.insert(name) {
+            problems.push(format!("capability {name:?} is declared twice"));
+        }
     }
 }
 

@@ -120,6 +120,8 @@ impl Sandbox {
             .table_elements(TABLE_ELEMENTS.max(usize::try_from(demand.table_elements)?))
             .max_memory_size(memory)
             .max_unused_warm_slots(slots)
+            // Calls that wait have stacks of their own; what waits runs on demand.
+            .total_stacks(0)
             .linear_memory_keep_resident(KEEP_MEMORY)
             .table_keep_resident(KEEP_TABLE)
             .pagemap_scan(Enabled::Auto);

@@ -67,6 +67,16 @@ pub enum TimeLimit {
     /// Time on the wall.
     #[error("it took longer than {0:?} (--timeout)")]
     Wall(Duration),
+    /// Time on the wall of a call that works outside the cluster.
+    #[error("it took longer than {0:?} (--external-timeout)")]
+    Outside(Duration),
+}
+
+impl TimeLimit {
+    pub(crate) fn time(self) -> Duration {
+        let (Self::Cpu(time) | Self::Wall(time) | Self::Outside(time)) = self;
+        time
+    }
 }
 
 impl CallError {
@@ -102,8 +112,7 @@ impl CallError {
         let trap = error.downcast_ref::<Trap>().copied();
         let stop = error.downcast_ref::<Stop>();
         match stop {
-            Some(Stop::Cpu) => return Self::Timeout { limit: TimeLimit::Cpu(limits.cpu), backtrace },
-            Some(Stop::Wall) => return Self::Timeout { limit: TimeLimit::Wall(limits.wall), backtrace },
+            Some(Stop::Time(limit)) => return Self::Timeout { limit: *limit, backtrace },
             Some(stop @ (Stop::NotServed(_) | Stop::Random { .. } | Stop::EmptyPoll)) => {
                 return Self::Trapped { what: stop.to_string(), backtrace };
             }
@@ -113,11 +122,11 @@ impl CallError {
         if guest.memory.refused() && trap != Some(Trap::StackOverflow) {
             return Self::OutOfMemory { limit: limits.memory, backtrace };
         }
-        if let Some(panic) = guest.log.take_panic() {
+        if let Some(panic) = guest.log.sink().take_panic() {
             return Self::Trapped { what: format!("the module panicked: {panic}"), backtrace };
         }
-        if let Some(exit) = stop {
-            return Self::Trapped { what: exit.to_string(), backtrace };
+        if stop.is_some() || error.downcast_ref::<wasmtime_wasi::I32Exit>().is_some() {
+            return Self::Trapped { what: Stop::Exit.to_string(), backtrace };
         }
         match trap {
             Some(trap) => Self::Trapped { what: kind(trap, recurses(error)), backtrace },

@@ -15,7 +15,7 @@ impl log::Host for Guest {
             log::Level::Error => LogLevel::Error,
         };
         let fields = fields.iter().map(|field| (field.key.as_str(), field.value.as_str()));
-        self.log.emit(level, &message, fields);
+        self.log.sink().emit(level, &message, fields);
     }
 }
 

@@ -15,6 +15,8 @@ pub struct Limits {
     pub cpu: Duration,
     /// Time on the wall, for calls that get no CPU. Defaults to 5 s.
     pub wall: Duration,
+    /// Time on the wall of a call that works outside the cluster, waiting included. Defaults to 30 s.
+    pub external: Duration,
     /// Bytes of all memories and tables of an instance together. Defaults to 64 MiB.
     pub memory: usize,
     /// Bytes that a module may hand to the host in one answer or one log line. Defaults to 8 MiB.
@@ -32,6 +34,7 @@ impl Default for Limits {
         Self {
             cpu: Duration::from_secs(1),
             wall: Duration::from_secs(5),
+            external: Duration::from_secs(30),
             memory: 64 * MIB,
             output: 8 * MIB,
             snapshot: 8 * MIB,

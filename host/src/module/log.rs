@@ -3,6 +3,7 @@
 //! In: lines in any number and size. Out: [`GuestLog`]: the first lines, cut, and a count of what was dropped.
 
 use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::module::limits::Limits;
 
@@ -53,6 +54,20 @@ pub(crate) struct LogSink {
     stdout: Partial,
     stderr: Partial,
     panic: Option<Panic>,
+}
+
+/// The sink of a call, which its standard streams hold too.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedSink(Arc<Mutex<LogSink>>);
+
+impl SharedSink {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self(Arc::new(Mutex::new(LogSink::new(limits))))
+    }
+
+    pub(crate) fn sink(&self) -> MutexGuard<'_, LogSink> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What a module says as it panics.
@@ -126,9 +141,9 @@ impl LogSink {
     }
 
     /// What was kept; lines without an end are ended.
-    pub(crate) fn finish(mut self) -> GuestLog {
+    pub(crate) fn finish(&mut self) -> GuestLog {
         self.flush();
-        self.log
+        std::mem::take(&mut self.log)
     }
 
     /// Ends lines that the module did not end itself, as before a trap.

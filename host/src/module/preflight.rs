@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::module::contract::SPOKEN;
 use crate::module::error::CallError;
+use crate::module::grant::Ungranted;
 
 /// A module that can't be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -109,6 +110,8 @@ pub enum Problem {
     Describe(CallError),
     /// What `describe` says can't be used; every reason.
     Descriptor(Vec<String>),
+    /// It asks for what nobody granted.
+    NotGranted(Ungranted),
     /// It can't take the place of the module that runs; every reason.
     Incompatible(Vec<String>),
 }
@@ -214,7 +217,7 @@ impl fmt::Display for Problem {
             Self::UnknownImports(imports) => write!(
                 f,
                 "needs {}, which no module is given: there is `log` and `clock` of operator:reconciler {SPOKEN}, and \
-                 WASI 0.2 without files and network",
+                 WASI 0.2 without files and network (those are granted to modules with the hook `external` alone)",
                 list(imports)
             ),
             Self::OtherShape(detail) => write!(
@@ -227,6 +230,10 @@ impl fmt::Display for Problem {
             Self::Descriptor(problems) => {
                 write!(f, "what `describe` returns can't be used:")?;
                 problems.iter().try_for_each(|problem| write!(f, "\n  - {problem}"))
+            }
+            Self::NotGranted(ungranted) => {
+                write!(f, "asks for what is not granted; if it may have it:")?;
+                ungranted.reasons.iter().try_for_each(|reason| write!(f, "\n  - {reason}"))
             }
             Self::Incompatible(reasons) => {
                 write!(f, "can't take the place of the module that runs: {}", reasons.join("; "))

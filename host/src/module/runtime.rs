@@ -7,7 +7,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use operator_core::contract::Hook;
+use operator_core::contract::{Descriptor, Hook};
+use wasmtime::Engine;
 use wasmtime::component::{Component, HasSelf, Linker};
 
 use crate::module::bindings::finalizing::FinalizingPre;
@@ -19,10 +20,13 @@ use crate::module::call::{Callee, Guest, Hooks};
 use crate::module::compile::Compiler;
 use crate::module::contract::Surface;
 use crate::module::engine::{Demand, Sandbox, address_space_limited};
+use crate::module::grant::Grants;
 use crate::module::limits::Limits;
+use crate::module::outgoing::{Outgoing, Servers};
+use crate::module::outside::{Driver, Outside};
 use crate::module::preflight::{LoadError, Problem};
 use crate::module::source::{self, Source};
-use crate::module::{Module, convert, descriptor, map};
+use crate::module::{Module, convert, descriptor, live, map, wasi};
 
 /// How modules are run.
 #[derive(Clone, Debug)]
@@ -31,6 +35,8 @@ pub struct RuntimeOptions {
     pub limits: Limits,
     /// Threads that call modules at the same time; a call beyond them waits.
     pub callers: u32,
+    /// What modules may reach outside the cluster. None: nobody asks them to, so that what they want need not be granted.
+    pub grants: Option<Grants>,
     /// Folder of compiled modules. None: `$XDG_CACHE_HOME/operator-host/modules`.
     pub cache: Option<PathBuf>,
     /// Program that is called with `compile --in FILE --out FILE`. None: the running executable.
@@ -39,7 +45,7 @@ pub struct RuntimeOptions {
 
 impl Default for RuntimeOptions {
     fn default() -> Self {
-        Self { limits: Limits::default(), callers: 4, cache: None, compiler: None }
+        Self { limits: Limits::default(), callers: 4, grants: None, cache: None, compiler: None }
     }
 }
 
@@ -50,6 +56,7 @@ pub struct Runtime {
     cache: ModuleCache,
     compiler: Compiler,
     on_demand: Arc<Sandbox>,
+    servers: Arc<Servers>,
     /// Sized by the modules that are loaded first; None where the address space is limited.
     pool: OnceLock<Option<Arc<Sandbox>>>,
 }
@@ -65,9 +72,15 @@ impl Runtime {
             cache: ModuleCache::open(options.cache.as_deref())?,
             compiler: Compiler::new(options.compiler.clone()),
             on_demand: Arc::new(Sandbox::on_demand()?),
+            servers: Arc::default(),
             pool: OnceLock::new(),
             options,
         })
+    }
+
+    /// Where the API server is; to be told before modules work outside the cluster.
+    pub fn servers(&self) -> &Servers {
+        &self.servers
     }
 
     /// Loads modules, in the order of their paths.
@@ -128,6 +141,7 @@ impl Runtime {
             },
             _ => None,
         };
+        let outside = component.clone();
         let (sandbox, component) = pooled.unwrap_or_else(|| (Arc::clone(&self.on_demand), component));
         let (pre, hooks) = link(&component, &surface)?;
         let callee = Callee { pre, hooks, sandbox, limits: self.options.limits.clone(), seed: source.digest };
@@ -141,9 +155,28 @@ impl Runtime {
         if !problems.is_empty() {
             return Err(Problem::Descriptor(problems));
         }
-        let module = Module::new(descriptor, source.digest, source.kind, surface, callee);
+        let outside =
+            surface.hooks.contains(&Hook::External).then(|| self.outside(&outside, &descriptor, source.digest));
+        let outside = outside.transpose()?;
+        let module = Module::new(descriptor, (&source.digest, source.kind), surface, callee, outside);
         module.trace(&ran.log, None);
         Ok(module)
+    }
+
+    /// Grants are live here and nowhere else.
+    fn outside(&self, component: &Component, descriptor: &Descriptor, seed: [u8; 32]) -> Result<Outside, Problem> {
+        let granted = self.options.grants.as_ref().map(|grants| grants.of(descriptor)).transpose();
+        let granted = granted.map_err(Problem::NotGranted)?.unwrap_or_default();
+        let mut linker = contract(component.engine())?;
+        if granted.is_empty() {
+            wasi::add_to_linker(&mut linker, component).map_err(host)?;
+        } else {
+            live::add_to_linker(&mut linker).map_err(host)?;
+        }
+        let pre = linker.instantiate_pre(component).and_then(WorkingOutsidePre::new).map_err(shape)?;
+        let (sandbox, limits) = (Arc::clone(&self.on_demand), self.options.limits.clone());
+        let outgoing = Outgoing::new(granted.iter().map(|one| &one.grant.access), Arc::clone(&self.servers));
+        Ok(Outside { sandbox, pre, limits, seed, granted, outgoing, driver: Driver::default() })
     }
 
     fn pool(&self, demand: Demand) -> Option<&Arc<Sandbox>> {
@@ -178,18 +211,26 @@ struct Prepared {
 }
 
 fn link(component: &Component, surface: &Surface) -> Result<(ReconcilerPre<Guest>, Hooks), Problem> {
-    let mut linker = Linker::new(component.engine());
-    Reconciler::add_to_linker::<Guest, HasSelf<Guest>>(&mut linker, |guest| guest).map_err(host)?;
-    crate::module::wasi::add_to_linker(&mut linker, component).map_err(host)?;
-    let shape = |error: wasmtime::Error| Problem::OtherShape(format!("{error:#}"));
+    let mut linker = contract(component.engine())?;
+    wasi::add_to_linker(&mut linker, component).map_err(host)?;
     let pre = linker.instantiate_pre(component).map_err(shape)?;
     let has = |hook| surface.hooks.contains(&hook);
     let hooks = Hooks {
         relate: has(Hook::Relate).then(|| RelatingPre::new(pre.clone())).transpose().map_err(shape)?,
         finalize: has(Hook::Finalize).then(|| FinalizingPre::new(pre.clone())).transpose().map_err(shape)?,
-        external: has(Hook::External).then(|| WorkingOutsidePre::new(pre.clone())).transpose().map_err(shape)?,
     };
     Ok((ReconcilerPre::new(pre).map_err(shape)?, hooks))
+}
+
+/// What every module is given by the contract.
+fn contract(engine: &Engine) -> Result<Linker<Guest>, Problem> {
+    let mut linker = Linker::new(engine);
+    Reconciler::add_to_linker::<Guest, HasSelf<Guest>>(&mut linker, |guest| guest).map_err(host)?;
+    Ok(linker)
+}
+
+fn shape(error: wasmtime::Error) -> Problem {
+    Problem::OtherShape(format!("{error:#}"))
 }
 
 fn host(error: wasmtime::Error) -> Problem {

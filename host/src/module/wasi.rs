@@ -306,7 +306,7 @@ fn define_streams(linker: &mut LinkerInstance<'_, Guest>, name: &str) -> wasmtim
         "[method]output-stream.write" | "[method]output-stream.blocking-write-and-flush" => {
             linker.func_wrap(name, |mut store: Store, (stream, bytes): (Handle, Vec<u8>)| {
                 let stream = if stream.rep() == STDERR { Stream::Stderr } else { Stream::Stdout };
-                store.data_mut().log.write(stream, &bytes);
+                store.data_mut().log.sink().write(stream, &bytes);
                 Ok((Ok::<(), StreamError>(()),))
             })?;
         }

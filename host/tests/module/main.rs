@@ -2,6 +2,7 @@
 //! beside it.
 
 mod cache;
+mod grants;
 mod limits;
 mod load;
 mod sandbox;

@@ -245,7 +245,7 @@ impl Module {
         });
         match ran {
             Ok(ran) => self.report(key, ran, of),
-            Err(failure) => CallReport::without_a_call(Ok(Err(failure))),
+            Err(message) => CallReport::without_a_call(Ok(Err(outside::unavailable(message)))),
         }
     }
 

@@ -44,20 +44,11 @@ impl Outside {
         &self,
         now_ms: u64,
         function: impl AsyncFnOnce(&mut Store<Guest>, &WorkingOutside) -> wasmtime::Result<R>,
-    ) -> Result<Ran<R>, Failure> {
-        let unavailable = |message| Failure {
-            reason: "GrantUnavailable".into(),
-            message,
-            terminal: false,
-            retry_after: None,
-            status: None,
-            events: Vec::new(),
-            extensions: Vec::new(),
-        };
-        let driver = self.driver.get().map_err(|error| unavailable(format!("no thread can be started: {error}")))?;
+    ) -> Result<Ran<R>, String> {
+        let driver = self.driver.get().map_err(|error| format!("no thread can be started: {error}"))?;
         let live = match self.granted.as_slice() {
             [] => None,
-            granted => Some(Live::open(granted, self.outgoing.clone(), &self.limits).map_err(unavailable)?),
+            granted => Some(Live::open(granted, self.outgoing.clone(), &self.limits)?),
         };
         let too_long = TimeLimit::Outside(self.limits.external);
         let mut call = Call::begin(&self.sandbox, &self.limits, too_long, self.seed, now_ms, live);
@@ -71,6 +62,19 @@ impl Outside {
         // What the call opened is closed where it was opened.
         let _entered = driver.enter();
         Ok(call.end(answer))
+    }
+}
+
+/// How a module's user reads that what was granted is not there; tried again as if the module had said so.
+pub(crate) fn unavailable(message: String) -> Failure {
+    Failure {
+        terminal: false,
+        reason: "GrantUnavailable".into(),
+        message,
+        retry_after: None,
+        status: None,
+        events: Vec::new(),
+        extensions: Vec::new(),
     }
 }
 

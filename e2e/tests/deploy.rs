@@ -2,7 +2,7 @@
 //! they give, all of which it needs.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -21,8 +21,12 @@ const ACCOUNT: &str = "operator-host";
 const LABEL: &str = "operatorhost.dev/installation";
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
-/// A cluster with everything that `kubectl apply -k deploy/webapp` makes.
+const WEBAPP: &str = "webapp";
+const STATICSITE: &str = "staticsite";
+
+/// A cluster with everything that `kubectl apply -k deploy/OPERATOR` makes.
 struct Deployed {
+    operator: &'static str,
     cluster: Cluster,
     client: Client,
     account: User,
@@ -32,26 +36,25 @@ struct Deployed {
 }
 
 impl Deployed {
-    async fn on(options: Options) -> Result<Self> {
+    async fn on(operator: &'static str, options: Options) -> Result<Self> {
         let enforced = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement";
         let cluster = options.apiserver_flag(enforced).start().await?;
         let folder = manifests().await?;
-        let webapp = folder.join("deploy/webapp").display().to_string();
-        let applied = cluster.kubectl(&["apply", "--server-side", "-k", &webapp]).await?;
+        let overlay = folder.join("deploy").join(operator).display().to_string();
+        let applied = cluster.kubectl(&["apply", "--server-side", "-k", &overlay]).await?;
         assert!(!applied.stderr.contains("Warning"), "the server warns:\n{}", applied.stderr);
         applied.ok()?;
-        cluster.kubectl(&["wait", "--for=condition=Established", "crd/webapps.webapp.example.com"]).await?.ok()?;
+        cluster.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]).await?.ok()?;
 
         let client = cluster.client();
         let mut deployment = client.get(&DEPLOYMENTS, NAMESPACE, "operator-host").await?;
         let container = deployment["spec"]["template"]["spec"]["containers"][0].take();
         let account = cluster.service_account(NAMESPACE, ACCOUNT).await?;
-        Ok(Self { cluster, client, account, container, folder })
+        Ok(Self { operator, cluster, client, account, container, folder })
     }
 
     /// Starts the host as the container would, with the account's rights.
     async fn host(&self, name: &str, more: &[&str]) -> Result<Host> {
-        let module = self.folder.join("deploy/webapp/webapp.wasm");
         let cache = format!("--module-cache={}", self.folder.join(name).display());
         let arguments = self.container["args"].as_array().context("the container has arguments")?;
         let arguments: Vec<&str> = arguments.iter().filter_map(Value::as_str).collect();
@@ -65,9 +68,13 @@ impl Deployed {
         let namespace = format!("--leader-election-namespace={NAMESPACE}");
         let own = [cache.as_str(), namespace.as_str()];
         let arguments: Vec<&str> = same.chain(own).chain(more.iter().copied()).collect();
-        let mut host = Host::spawn(&self.cluster.kubeconfig_of(&self.account)?, &[&module], &arguments)?;
+        let mut host = Host::spawn(&self.cluster.kubeconfig_of(&self.account)?, &[&self.module()], &arguments)?;
         host.wait_ready().await?;
         Ok(host)
+    }
+
+    fn module(&self) -> PathBuf {
+        module_in(&self.folder, self.operator)
     }
 
     /// What the account asked for until now.
@@ -77,20 +84,31 @@ impl Deployed {
     }
 }
 
-/// `deploy/`, and what it refers to, with the module where `deploy/README.md` says.
+fn module_in(folder: &Path, operator: &str) -> PathBuf {
+    folder.join("deploy").join(operator).join(format!("{operator}.wasm"))
+}
+
+/// `deploy/`, and what it refers to, with the modules where `deploy/README.md` says.
 async fn manifests() -> Result<Folder> {
     let repository = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let folder = Folder::new("deploy")?;
     for part in ["deploy", "crds"] {
         copy(&repository.join(part), &folder.join(part))?;
     }
-    std::fs::copy(modules::webapp().await?, folder.join("deploy/webapp/webapp.wasm"))?;
+    std::fs::copy(modules::webapp().await?, module_in(&folder, WEBAPP))?;
+    std::fs::copy(modules::staticsite().await?, module_in(&folder, STATICSITE))?;
     Ok(folder)
 }
 
 #[tokio::test]
 async fn restricted_admission_takes_the_pods() -> Result<()> {
-    let Deployed { cluster, client, .. } = Deployed::on(Cluster::options()).await?;
+    for operator in [WEBAPP, STATICSITE] {
+        restricted_admission_takes(&Deployed::on(operator, Cluster::options()).await?).await?;
+    }
+    Ok(())
+}
+
+async fn restricted_admission_takes(Deployed { cluster, client, .. }: &Deployed) -> Result<()> {
     let template = client.get(&DEPLOYMENTS, NAMESPACE, "operator-host").await?["spec"]["template"].take();
     let mut pod = json!({
         "apiVersion": "v1",
@@ -140,7 +158,7 @@ async fn the_rights_are_enough_and_none_is_more_than_needed() -> Result<()> {
     let (mut allowed, mut used) = (BTreeSet::new(), BTreeSet::new());
     // Servers that stream lists, and those that do not.
     for flag in ["--feature-gates=WatchList=true", "--feature-gates=WatchList=false"] {
-        let deployed = Deployed::on(Cluster::options().apiserver_flag(flag)).await?;
+        let deployed = Deployed::on(WEBAPP, Cluster::options().apiserver_flag(flag)).await?;
         allowed = granted(&deployed.client, NAMESPACE).await?;
         life(&deployed, &[]).await?;
         let requests = deployed.requests().await?;
@@ -160,7 +178,7 @@ async fn the_rights_are_enough_and_none_is_more_than_needed() -> Result<()> {
 
 #[tokio::test]
 async fn operator_rbac_prints_the_same_rights_and_those_of_a_namespace_alone() -> Result<()> {
-    let deployed = Deployed::on(Cluster::options()).await?;
+    let deployed = Deployed::on(WEBAPP, Cluster::options()).await?;
     let of_manifests = granted(&deployed.client, NAMESPACE).await?;
     deployed.grant_what_is_printed(&[]).await?;
     assert_eq!(granted(&deployed.client, NAMESPACE).await?, of_manifests);
@@ -172,6 +190,22 @@ async fn operator_rbac_prints_the_same_rights_and_those_of_a_namespace_alone() -
     life(&deployed, &["--namespace=default"]).await?;
     let refused = deployed.requests().await?.matching(|record| matches!(record.code, 401 | 403));
     assert!(refused.is_empty(), "the host asked for what it may not:\n{refused}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_module_that_works_outside_has_its_folder_and_its_rights() -> Result<()> {
+    let deployed = Deployed::on(STATICSITE, Cluster::options()).await?;
+    let arguments = texts(&deployed.container["args"]);
+    assert!(arguments.contains(&"--grant=records:dir=/records".to_owned()), "{arguments:?}");
+    let mounts = deployed.container["volumeMounts"].as_array().into_iter().flatten();
+    let paths: Vec<&Value> = mounts.map(|mount| &mount["mountPath"]).collect();
+    assert_eq!(paths, ["/modules", "/cache", "/records"]);
+
+    let of_manifests = granted(&deployed.client, NAMESPACE).await?;
+    assert!(of_manifests.iter().all(|(verb, _)| verb != "delete"), "{of_manifests:?}");
+    deployed.grant_what_is_printed(&[]).await?;
+    assert_eq!(granted(&deployed.client, NAMESPACE).await?, of_manifests);
     Ok(())
 }
 
@@ -244,7 +278,7 @@ impl Deployed {
                 self.client.delete(&Resource::new(RBAC, kind), namespace, name).await?;
             }
         }
-        let module = self.folder.join("deploy/webapp/webapp.wasm").display().to_string();
+        let module = self.module().display().to_string();
         let command: Vec<&str> = ["rbac", "--module", &module].into_iter().chain(arguments.iter().copied()).collect();
         let printed = host::operator(&command, None).await?.ok()?;
         self.cluster

@@ -22,9 +22,10 @@ targets: # Wasm targets are not added by naming them in a toolchain file where R
 	@for t in $(WASM_TARGETS); do rustup target list --installed | grep -qx $$t || rustup target add $$t; done
 
 .PHONY: build
-build: targets ## The host and the WebApp module, optimised
+build: targets ## The host and the modules WebApp and StaticSite, optimised
 	cargo build --release -p operator-host
 	cargo build --profile guest -p webapp --target wasm32-unknown-unknown
+	cargo build --profile guest -p staticsite --target wasm32-wasip2
 
 .PHONY: control-plane
 control-plane: ## A real Kubernetes built from Go modules, once, into the cache
@@ -64,7 +65,7 @@ cluster: control-plane ## A real control plane for a person; prints its kubeconf
 	cargo run --quiet -p operator-e2e --bin cluster
 
 .PHONY: demo
-demo: build control-plane ## The life of a WebApp on a real control plane, narrated
+demo: build control-plane ## The lives of a WebApp and a StaticSite on a real control plane, narrated
 	cargo run --quiet -p operator-e2e --bin demo
 
 .PHONY: bench-quick

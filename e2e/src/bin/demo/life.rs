@@ -40,7 +40,7 @@ pub(crate) async fn start(demo: &Demo<'_>, module: &Path) -> Result<Host> {
 pub(crate) async fn apply(demo: &Demo<'_>) -> Result<()> {
     demo.step("kubectl apply a WebApp: its Deployment, Service and status follow").await?;
     demo.apply(SHOP).await?;
-    demo.ready("shop", "2/2 replicas ready").await;
+    demo.ready("webapp/shop", "2/2 replicas ready").await;
     demo.kubectl(&["get", "webapps,deployments,services", "-l", "app!=none"]).await?;
     demo.kubectl(&["get", "webapp", "shop", "-o", "jsonpath={.status}{\"\\n\"}"]).await?;
     demo.requests().await
@@ -49,7 +49,7 @@ pub(crate) async fn apply(demo: &Demo<'_>) -> Result<()> {
 pub(crate) async fn scale(demo: &Demo<'_>) -> Result<()> {
     demo.step("kubectl scale to 3").await?;
     demo.kubectl(&["scale", "webapp/shop", "--replicas=3"]).await?;
-    demo.ready("shop", "3/3 replicas ready").await;
+    demo.ready("webapp/shop", "3/3 replicas ready").await;
     demo.kubectl(&["get", "webapp", "shop"]).await?;
     demo.requests().await
 }

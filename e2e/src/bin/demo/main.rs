@@ -1,9 +1,10 @@
-//! The whole life of a WebApp on a real control plane, narrated; each step with the requests that the host needed.
+//! The whole life of a WebApp, and that of a StaticSite, on a real control plane, narrated; each step with the requests that the host needed.
 
 mod edited;
 mod life;
 mod narrator;
 mod others;
+mod site;
 mod swap;
 mod takeover;
 
@@ -44,5 +45,6 @@ async fn main() -> operator_e2e::Result<()> {
     let status = host.sigterm().await?;
     ensure!(status.success(), "the host ended with {status}");
     println!("  {status}");
-    Ok(())
+
+    site::life(&demo, &folder).await
 }

@@ -60,12 +60,12 @@ impl<'a> Demo<'a> {
         .await;
     }
 
-    /// Waits until a WebApp is ready, with these words, and settled.
-    pub(crate) async fn ready(&self, name: &str, message: &str) {
+    /// Waits until an object is ready, with these words, and settled.
+    pub(crate) async fn ready(&self, object: &str, message: &str) {
         let ready = "{range .status.conditions[?(@.type==\"Ready\")]}{.status} {.message}{end}";
         let reconciled = "{range .status.conditions[?(@.type==\"Reconciled\")]}{.reason}{end}";
         let path = format!("{ready}, {reconciled}");
-        self.becomes(&format!("webapp/{name}"), &path, &format!("True {message}, Settled")).await;
+        self.becomes(object, &path, &format!("True {message}, Settled")).await;
     }
 
     /// Waits for the first line of the host's log with this text, and shows it.

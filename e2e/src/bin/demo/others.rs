@@ -37,7 +37,7 @@ pub(crate) async fn change_a_child(demo: &Demo<'_>) -> Result<()> {
     demo.kubectl(&["set", "image", "deployment/shop", "web=nginx:evil"]).await?;
     demo.becomes("deployment/shop", "{.spec.template.spec.containers[0].image}", "nginx:1.27").await;
     demo.kubectl(&["rollout", "status", "deployment/shop"]).await?;
-    demo.ready("shop", "3/3 replicas ready").await;
+    demo.ready("webapp/shop", "3/3 replicas ready").await;
     demo.kubectl(&["get", "deployment", "shop", "-o", "wide"]).await?;
     demo.requests().await
 }
@@ -57,7 +57,7 @@ pub(crate) async fn have_the_name(demo: &Demo<'_>) -> Result<()> {
 
     demo.step("The name becomes free: the WebApp takes it").await?;
     demo.kubectl(&["delete", "service/taken"]).await?;
-    demo.ready("taken", "1/1 replicas ready").await;
+    demo.ready("webapp/taken", "1/1 replicas ready").await;
     demo.kubectl(&["get", "service/taken"]).await?;
     demo.requests().await
 }

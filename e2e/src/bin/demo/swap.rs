@@ -32,7 +32,7 @@ pub(crate) async fn another_build(demo: &Demo<'_>, host: &Host, folder: &Folder)
         Ok(())
     })
     .await;
-    demo.ready("shop", "3/3 replicas ready").await;
+    demo.ready("webapp/shop", "3/3 replicas ready").await;
     demo.kubectl(&["get", "deployments,services", "-L", "tier"]).await?;
     demo.requests().await?;
     // A Deployment counts a changed annotation as a new generation, which its WebApp's status may show for a moment.
@@ -51,7 +51,7 @@ pub(crate) async fn garbage(demo: &Demo<'_>, host: &Host, folder: &Folder, build
     let page = host.health("/readyz?verbose").await?;
     println!("  {}", page.lines().find(|line| line.contains("module")).context("/readyz names no module")?);
     demo.kubectl(&["scale", "webapp/shop", "--replicas=2"]).await?;
-    demo.ready("shop", "2/2 replicas ready").await;
+    demo.ready("webapp/shop", "2/2 replicas ready").await;
     demo.kubectl(&["get", "webapp/shop"]).await?;
     demo.requests().await?;
     install(folder, build)?;

@@ -56,6 +56,12 @@ test-e2e: targets control-plane ## The scenarios on a real API server
 test-guests: targets control-plane cargo-component ## WebApp in every form that guests are built in, and the guide for authors to the letter
 	cargo test --workspace --test module --test guide -- --include-ignored webapp guide
 
+.PHONY: test-long
+test-long: targets control-plane ## What takes too long for every run: twenty kills of a leader with 500 sites, a whole minute of faults
+	cargo test --workspace --no-run
+	OPERATOR_E2E_KILLS=20 OPERATOR_E2E_OBJECTS=500 OPERATOR_E2E_FAULT_SECONDS=60 \
+		cargo test --workspace --test kills --test bad_server -- --nocapture
+
 .PHONY: crds
 crds: ## Generate the CustomResourceDefinitions anew from the types of the guests
 	UPDATE_CRDS=1 cargo test --quiet -p webapp -p staticsite -p webapp-apps crd

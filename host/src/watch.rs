@@ -29,7 +29,7 @@ use std::collections::hash_map::Entry;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -78,6 +78,8 @@ pub struct Kept {
     pub bytes: usize,
     /// How often a watch of it was opened again after it had ended.
     pub restarts: u64,
+    /// How long the most silent of its watches has brought nothing. An idle one brings a bookmark each minute.
+    pub silence: Duration,
     /// How it stands, over all watches but those of single names.
     pub state: TypeState,
 }
@@ -88,6 +90,7 @@ impl Kept {
         self.objects += other.objects;
         self.bytes += other.bytes;
         self.restarts += other.restarts;
+        self.silence = self.silence.max(other.silence);
         self.state = TypeState::worst([self.state.clone(), other.state].into_iter());
     }
 }
@@ -136,6 +139,8 @@ struct WatchedType {
 struct Running {
     scope: Scope,
     standing: Standing,
+    /// When the server last said something on it: an event, a bookmark, a page of a list.
+    heard: Instant,
     /// The server went back in time: list anew.
     relist: Arc<Notify>,
     stop: CancellationToken,
@@ -302,6 +307,7 @@ impl Shared {
             let running = Running {
                 scope: scope.clone(),
                 standing: Standing::new(),
+                heard: Instant::now(),
                 relist: Arc::clone(&relist),
                 stop: stop.clone(),
             };
@@ -456,7 +462,15 @@ impl WatchedType {
             (table.len(), table.bytes())
         };
         let restarts = self.restarts.load(Ordering::Relaxed);
-        Kept { type_ref: self.type_ref.clone(), objects, bytes, restarts, state: self.state() }
+        let silence = self.running().values().map(|watch| watch.heard.elapsed()).max().unwrap_or_default();
+        Kept { type_ref: self.type_ref.clone(), objects, bytes, restarts, silence, state: self.state() }
+    }
+
+    /// The server said something on a watch.
+    fn heard(&self, id: WatchId, now: Instant) {
+        if let Some(watch) = self.running().get_mut(&id) {
+            watch.heard = now;
+        }
     }
 
     /// Over all watches but those of single names.

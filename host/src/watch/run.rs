@@ -161,6 +161,7 @@ impl Task {
             self.watched.restarts.fetch_add(1, Ordering::Relaxed);
         }
         self.reflector.opened(Instant::now());
+        self.watched.heard(self.id, Instant::now());
         self.publish();
         while let Some(silence_ends) = self.reflector.silence_ends() {
             let line = tokio::select! {
@@ -186,6 +187,7 @@ impl Task {
     /// Break: the stream is of no more use.
     fn line(&mut self, line: &[u8]) -> ControlFlow<()> {
         let now = Instant::now();
+        self.watched.heard(self.id, now);
         match parse_line(line) {
             Ok(Line::Upserted(text)) => {
                 let content = self.decode(text);
@@ -225,6 +227,7 @@ impl Task {
             Err(error) => return self.failed(&error),
         };
         let now = Instant::now();
+        self.watched.heard(self.id, now);
         let page = match parse_page(&body) {
             Ok(page) => page,
             Err(broken) => return self.reflector.failed(Fault::unintelligible(broken.to_string()), now),

@@ -4,6 +4,7 @@ mod edited;
 mod life;
 mod narrator;
 mod others;
+mod rights;
 mod site;
 mod swap;
 mod takeover;
@@ -46,5 +47,6 @@ async fn main() -> operator_e2e::Result<()> {
     ensure!(status.success(), "the host ended with {status}");
     println!("  {status}");
 
-    site::life(&demo, &folder).await
+    site::life(&demo, &folder).await?;
+    rights::cover(&demo, &[&module, modules::staticsite().await?]).await
 }

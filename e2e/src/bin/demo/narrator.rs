@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use operator_e2e::{Cluster, Host, Mark, Requests, Result, eventually};
 
-const USER_AGENT: &str = "operator-host/";
+pub(crate) const USER_AGENT: &str = "operator-host/";
 /// How long anything may take on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 

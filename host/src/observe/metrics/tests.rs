@@ -11,7 +11,7 @@ use operator_e2e::metrics::Page;
 use std::time::Duration;
 
 /// Every family, sorted.
-const TYPES: [&str; 35] = [
+const TYPES: [&str; 36] = [
     "controller_runtime_active_workers gauge",
     "controller_runtime_max_concurrent_reconciles gauge",
     "controller_runtime_reconcile_errors_total counter",
@@ -34,6 +34,7 @@ const TYPES: [&str; 35] = [
     "operator_store_bytes gauge",
     "operator_store_objects gauge",
     "operator_watch_restarts_total counter",
+    "operator_watch_silence_seconds gauge",
     "operator_watch_synced gauge",
     "process_cpu_seconds_total counter",
     "process_open_fds gauge",
@@ -61,7 +62,7 @@ fn all() -> (Metrics, Vec<ModuleMetrics>, Requests) {
     });
     metrics.show_types(|| {
         let type_ref = TypeRef::new("apps/v1", "Deployment");
-        vec![Kept { type_ref, objects: 3, bytes: 4096, restarts: 1, state: TypeState::Synced }]
+        vec![Kept { type_ref, objects: 3, bytes: 4096, restarts: 1, silence: Duration::ZERO, state: TypeState::Synced }]
     });
     metrics.count_events();
     metrics.show_leader("operator-host-default".into(), || true, || 0);

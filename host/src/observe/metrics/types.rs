@@ -26,6 +26,9 @@ impl Metrics {
                 "1 while the cache of the type may be acted upon",
                 gauges(|kept| usize::from(kept.state == TypeState::Synced)),
             )?;
+            let silence = types.iter().map(|kept| (of_type(kept), ConstGauge::new(kept.silence.as_secs_f64())));
+            let help = "How long the most silent watch of the type has brought nothing";
+            show(encoder, "operator_watch_silence_seconds", help, silence)?;
             show(
                 encoder,
                 "operator_watch_restarts",

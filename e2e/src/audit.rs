@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
-use std::path::PathBuf;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -125,8 +125,7 @@ impl Audit {
     /// When the server does not answer or the log can't be read.
     pub async fn mark(&self) -> crate::Result<Mark> {
         self.settle().await?;
-        let length = std::fs::metadata(&self.path).context("no audit log")?.len();
-        Ok(Mark(length))
+        self.end()
     }
 
     /// All requests answered since the mark until now.
@@ -149,15 +148,22 @@ impl Audit {
         Ok(())
     }
 
+    fn end(&self) -> crate::Result<Mark> {
+        let context = || format!("cannot read {}", self.path.display());
+        let mut log = File::open(&self.path).with_context(context)?;
+        Ok(Mark(end_of_lines(&mut log).with_context(context)?))
+    }
+
     async fn pass_mark(&self) -> crate::Result<()> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let uri = format!("/version?{MARK}={}-{number}", std::process::id());
-        let from = std::fs::metadata(&self.path).map_or(0, |metadata| metadata.len());
+        let from = if self.path.exists() { self.end()? } else { Mark::START };
         self.client.text(&uri).await.context("the mark in the audit log")?;
         eventually("the audit log shows the mark", LAG, || async {
-            let records = read_all(&self.path, Mark(from)).unwrap_or_default();
-            records.iter().any(|record| record.uri == uri)
+            let records = read_all(&self.path, from)?;
+            anyhow::ensure!(records.iter().any(|record| record.uri == uri), "{} other records", records.len());
+            Ok(())
         })
         .await;
         Ok(())
@@ -315,7 +321,23 @@ struct StatusLine {
     code: u16,
 }
 
-fn read(path: &PathBuf, mark: Mark) -> crate::Result<Vec<Record>> {
+/// Where the last whole line ends: the server may be in the middle of the next one.
+fn end_of_lines(log: &mut (impl Read + Seek)) -> std::io::Result<u64> {
+    const STEP: u64 = 64 << 10;
+    let mut from = log.seek(SeekFrom::End(0))?;
+    while from > 0 {
+        from = from.saturating_sub(STEP);
+        log.seek(SeekFrom::Start(from))?;
+        let mut tail = Vec::new();
+        log.read_to_end(&mut tail)?;
+        if let Some(end) = tail.iter().rposition(|&byte| byte == b'\n') {
+            return Ok(from + end as u64 + 1);
+        }
+    }
+    Ok(0)
+}
+
+fn read(path: &Path, mark: Mark) -> crate::Result<Vec<Record>> {
     let mut records = read_all(path, mark)?;
     records.retain(|record| !record.agent.starts_with(MARK));
     // A stream has two lines: its beginning counts for watches only.
@@ -323,7 +345,7 @@ fn read(path: &PathBuf, mark: Mark) -> crate::Result<Vec<Record>> {
     Ok(records)
 }
 
-fn read_all(path: &PathBuf, Mark(from): Mark) -> crate::Result<Vec<Record>> {
+fn read_all(path: &Path, Mark(from): Mark) -> crate::Result<Vec<Record>> {
     let context = || format!("cannot read {}", path.display());
     let mut file = File::open(path).with_context(context)?;
     file.seek(SeekFrom::Start(from)).with_context(context)?;
@@ -350,4 +372,19 @@ fn parse(line: &str) -> crate::Result<Record> {
         received: line.request_received_timestamp,
         answered: line.stage_timestamp,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    #[test]
+    fn a_mark_never_lies_within_a_line_that_is_being_written() -> crate::Result<()> {
+        let long = format!("one\n{}", "x".repeat(200 << 10));
+        for (text, end) in [("", 0), ("half", 0), ("one\n", 4), ("one\ntwo\nhal\u{e4}", 8), (&long, 4)] {
+            assert_eq!(end_of_lines(&mut Cursor::new(text))?, end);
+        }
+        Ok(())
+    }
 }

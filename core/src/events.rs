@@ -5,8 +5,9 @@
 //! there: the series is written at growing intervals, not at each repetition.
 
 use crate::backoff::Bucket;
-use std::collections::{BTreeMap, HashMap};
+use lru::LruCache;
 use std::hash::Hash;
+use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
 /// Events of one object that may come at once (client-go `defaultSpamBurst`).
@@ -43,14 +44,11 @@ pub enum Verdict {
 
 /// What was recorded of late. `O` is an object, `E` what an event says of it.
 #[derive(Debug)]
-pub struct Correlator<O, E> {
-    known: HashMap<(O, E), Known>,
-    /// The same by age, oldest first.
-    ages: BTreeMap<u64, (O, E)>,
-    buckets: HashMap<O, (Bucket, Instant)>,
+pub struct Correlator<O: Eq + Hash, E: Eq + Hash> {
+    known: LruCache<(O, E), Known>,
+    /// How many more events each object may have.
+    buckets: LruCache<O, Bucket>,
     next: u64,
-    /// Most events that are remembered, and most objects.
-    limit: usize,
 }
 
 #[derive(Debug)]
@@ -61,13 +59,13 @@ struct Known {
     /// When the count may be written again.
     due: Instant,
     interval: Duration,
-    age: u64,
 }
 
-impl<O: Clone + Eq + Hash + Ord, E: Clone + Eq + Hash + Ord> Correlator<O, E> {
-    /// One that remembers so many events at most (client-go `maxLruCacheEntries`: 4096).
-    pub fn new(limit: usize) -> Self {
-        Self { known: HashMap::new(), ages: BTreeMap::new(), buckets: HashMap::new(), next: 0, limit: limit.max(1) }
+impl<O: Clone + Eq + Hash, E: Clone + Eq + Hash> Correlator<O, E> {
+    /// One that remembers so many events at most, and so many objects (client-go `maxLruCacheEntries`: 4096 of each); what was not used
+    /// for longest goes first.
+    pub fn new(limit: NonZeroUsize) -> Self {
+        Self { known: LruCache::new(limit), buckets: LruCache::new(limit), next: 0 }
     }
 
     /// Counts an event and says what to do about it.
@@ -76,49 +74,25 @@ impl<O: Clone + Eq + Hash + Ord, E: Clone + Eq + Hash + Ord> Correlator<O, E> {
         if let Some(known) = self.known.get_mut(&key)
             && now.saturating_duration_since(known.last) < FORGOTTEN
         {
-            known.count = known.count.saturating_add(1);
-            known.last = now;
-            let is_due = known.due <= now;
-            if is_due {
-                known.interval = (known.interval * 2).min(LONGEST);
-                known.due = now + known.interval;
-            }
-            let (number, count) = (known.number, known.count);
-            self.touch(&key);
-            return if is_due { Verdict::Repeat { number, count } } else { Verdict::Counted };
+            return known.again(now);
         }
         if !self.is_allowed(object, now) {
             return Verdict::TooMany;
         }
-        self.forget(&key);
-        let number = self.tick();
-        let known = Known { number, count: 1, last: now, due: now, interval: FIRST / 2, age: number };
-        self.known.insert(key.clone(), known);
-        self.ages.insert(number, key);
-        while self.known.len() > self.limit {
-            let Some((_, oldest)) = self.ages.pop_first() else { break };
-            self.known.remove(&oldest);
-        }
+        self.next += 1;
+        let number = self.next;
+        self.known.put(key, Known { number, count: 1, last: now, due: now, interval: FIRST / 2 });
         Verdict::Create { number }
     }
 
     /// The Event could not be made, or is gone: the next one like it is told anew.
     pub fn lost(&mut self, object: &O, event: &E) {
-        self.forget(&(object.clone(), event.clone()));
+        self.known.pop(&(object.clone(), event.clone()));
     }
 
     fn is_allowed(&mut self, object: &O, now: Instant) -> bool {
-        if self.buckets.len() >= self.limit && !self.buckets.contains_key(object) {
-            // Those that are full again say nothing.
-            let full = Duration::from_secs_f64(f64::from(BURST) / RATE);
-            self.buckets.retain(|_, (_, last)| now.saturating_duration_since(*last) < full);
-        }
-        if self.buckets.len() >= self.limit && !self.buckets.contains_key(object) {
-            return false;
-        }
         let Some(fresh) = Bucket::new(RATE, BURST) else { return true };
-        let (bucket, last) = self.buckets.entry(object.clone()).or_insert((fresh, now));
-        *last = now;
+        let bucket = self.buckets.get_or_insert_mut_ref(object, || fresh);
         // One that would have to wait is not booked.
         let mut booked = bucket.clone();
         let is_free = booked.reserve(now).is_zero();
@@ -127,25 +101,18 @@ impl<O: Clone + Eq + Hash + Ord, E: Clone + Eq + Hash + Ord> Correlator<O, E> {
         }
         is_free
     }
+}
 
-    fn touch(&mut self, key: &(O, E)) {
-        let age = self.tick();
-        if let Some(known) = self.known.get_mut(key) {
-            self.ages.remove(&known.age);
-            known.age = age;
-            self.ages.insert(age, key.clone());
+impl Known {
+    fn again(&mut self, now: Instant) -> Verdict {
+        self.count = self.count.saturating_add(1);
+        self.last = now;
+        if now < self.due {
+            return Verdict::Counted;
         }
-    }
-
-    fn forget(&mut self, key: &(O, E)) {
-        if let Some(known) = self.known.remove(key) {
-            self.ages.remove(&known.age);
-        }
-    }
-
-    fn tick(&mut self) -> u64 {
-        self.next += 1;
-        self.next
+        self.interval = (self.interval * 2).min(LONGEST);
+        self.due = now + self.interval;
+        Verdict::Repeat { number: self.number, count: self.count }
     }
 }
 
@@ -155,9 +122,13 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    fn remembering<O: Clone + Eq + Hash, E: Clone + Eq + Hash>(limit: usize) -> Correlator<O, E> {
+        Correlator::new(NonZeroUsize::new(limit).expect("some"))
+    }
+
     #[test]
     fn equal_events_are_one_and_the_repetitions_are_told_at_growing_intervals() {
-        let (mut events, start) = (Correlator::new(100), Instant::now());
+        let (mut events, start) = (remembering(100), Instant::now());
         let Verdict::Create { number } = events.happened(&"a", &"failed", start) else { panic!("it is new") };
         let told: Vec<u32> = (1..=400)
             .filter_map(|second| match events.happened(&"a", &"failed", start + second * SECOND) {
@@ -176,7 +147,7 @@ mod tests {
 
     #[test]
     fn an_object_with_too_many_is_cut_off_and_others_are_not() {
-        let (mut events, start) = (Correlator::new(1000), Instant::now());
+        let (mut events, start) = (remembering(1000), Instant::now());
         for note in 0..BURST {
             assert!(matches!(events.happened(&"a", &note, start), Verdict::Create { .. }), "{note}");
         }
@@ -193,22 +164,20 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_what_is_used_stays() {
-        let (mut events, start) = (Correlator::new(3), Instant::now());
+        let (mut events, start) = (remembering(3), Instant::now());
         for object in 0..3 {
             events.happened(&object, &0, start);
         }
         assert_eq!(events.happened(&0, &0, start), Verdict::Repeat { number: 1, count: 2 });
-        assert_eq!(events.happened(&3, &0, start), Verdict::TooMany, "so many objects are watched already");
-        events.happened(&1, &1, start);
-        assert_eq!(events.known.len(), 3);
-        assert!(matches!(events.happened(&1, &0, start), Verdict::Create { .. }), "the oldest was forgotten");
+        assert_eq!(events.happened(&3, &0, start), Verdict::Create { number: 4 }, "however many objects there are");
+        assert_eq!(events.happened(&1, &0, start), Verdict::Create { number: 5 }, "the oldest was forgotten");
         assert_eq!(events.happened(&0, &0, start), Verdict::Counted, "the one that was used was not");
-        assert_eq!(events.known.len(), events.ages.len());
+        assert_eq!((events.known.len(), events.buckets.len()), (3, 3));
     }
 
     #[test]
     fn an_event_that_is_lost_is_told_anew() {
-        let (mut events, start) = (Correlator::new(3), Instant::now());
+        let (mut events, start) = (remembering(3), Instant::now());
         events.happened(&"a", &0, start);
         events.lost(&"a", &0);
         assert!(matches!(events.happened(&"a", &0, start), Verdict::Create { .. }));

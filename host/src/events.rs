@@ -17,6 +17,7 @@ use operator_core::events::{Correlator, Verdict};
 use operator_core::object::Stored;
 use serde_json::{Value, json};
 use std::collections::HashSet;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -25,7 +26,7 @@ use tracing::{debug, warn};
 /// Events that wait to be sent.
 const WAITING: usize = 1024;
 /// Events that are remembered (client-go `maxLruCacheEntries`).
-const REMEMBERED: usize = 4096;
+const REMEMBERED: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 /// Longest `note` (`pkg/apis/core/validation/events.go`).
 const NOTE_BYTES: usize = 1024;
 /// Longest `reason`, `action`, `reportingController` and `reportingInstance`.
@@ -38,7 +39,7 @@ const TRIES: u32 = 3;
 const MANAGER: &str = "operator-host";
 
 /// What happened to an object.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Event {
     pub(crate) type_: EventType,
     /// CamelCase.
@@ -60,7 +61,7 @@ impl Event {
 }
 
 /// The object that an event is about, and who says it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct About {
     type_ref: Arc<TypeRef>,
     name: ObjectName,

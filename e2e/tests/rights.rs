@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use operator_e2e::client::{CONFIG_MAPS, DEPLOYMENTS, Resource};
 use operator_e2e::expect::{SOON, trouble_repeats};
 use operator_e2e::folder::Folder;
-use operator_e2e::objects::{KEEPER_CRD, KEEPERS, config_map, is_settled};
+use operator_e2e::objects::{ASKER_CRD, ASKERS, KEEPER_CRD, KEEPERS, WIDGET_CRD, config_map, is_settled};
 use operator_e2e::rights::{Right, granted, used_by};
 use operator_e2e::{Client, Cluster, Host, Mark, Result, eventually, host, modules};
 use serde_json::{Value, json};
@@ -18,9 +18,9 @@ const APPS: Resource<'static> = Resource::new("apps.example.com/v1", "webapps");
 const APPS_CRD: &str = include_str!("../../examples/webapp-apps/crd.yaml");
 
 /// An object of a module and the life that it is led through.
-struct Life {
+struct Life<'a> {
     module: PathBuf,
-    definition: &'static str,
+    definition: &'a str,
     primary: Resource<'static>,
     object: Value,
     /// A change of it after which it wants less.
@@ -32,7 +32,7 @@ struct Life {
 }
 
 /// Leads the life under the printed rights, and checks them against what was asked for.
-async fn lives_under_its_rights(life: &Life) -> Result<BTreeSet<Right>> {
+async fn lives_under_its_rights(life: &Life<'_>) -> Result<BTreeSet<Right>> {
     let cluster = Cluster::options()
         .apiserver_flag("--enable-admission-plugins=OwnerReferencesPermissionEnforcement")
         // Where lists are not streamed both verbs are used.
@@ -79,7 +79,7 @@ fn is_implied((verb, resource): &Right) -> bool {
     verb == "create" || (verb == "update" && resource.ends_with("/finalizers"))
 }
 
-async fn live(client: &Client, life: &Life) -> Result<()> {
+async fn live(client: &Client, life: &Life<'_>) -> Result<()> {
     let name = life.object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     client.create(&life.primary, &life.object).await?;
     let settled = || async {
@@ -170,6 +170,43 @@ async fn a_module_with_hooks_and_children_anywhere() -> Result<()> {
     let right = |verb: &str, resource: &str| (verb.to_owned(), resource.to_owned());
     assert!(granted.contains(&right("patch", "keepers.fixtures.example.com")), "for its finalizer");
     assert!(granted.contains(&right("delete", "configmaps")), "it prunes");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_module_that_asks_for_other_objects() -> Result<()> {
+    let asker = |name: &str, spec: Value| {
+        json!({
+            "apiVersion": ASKERS.api_version, "kind": "Asker",
+            "metadata": {"name": name, "namespace": "default"}, "spec": spec,
+        })
+    };
+    let gadgets = WIDGET_CRD.replace("widget", "gadget").replace("Widget", "Gadget");
+    let life = Life {
+        module: modules::fixture("asker").await?,
+        definition: &[ASKER_CRD, WIDGET_CRD, &gadgets].join("\n---\n"),
+        primary: ASKERS,
+        object: asker(
+            "a",
+            json!({"queries": [
+                {"id": "map", "namespace": "default", "name": "settings"},
+                {"id": "space", "kind": "Namespace", "name": "depot"},
+                {"id": "gadgets", "apiVersion": "example.com/v1", "kind": "Gadget", "namespace": "default", "labels": "a=b"},
+                {"id": "widgets", "apiVersion": "example.com/v1", "kind": "Widget", "namespace": "default"},
+            ]}),
+        ),
+        less: json!({"spec": {"queries": []}}),
+        troubled: (asker("b", json!({"restless": true})), CONFIG_MAPS, in_default(config_map("settings", "1"))),
+        children: vec![],
+    };
+    let granted = lives_under_its_rights(&life).await?;
+    let writes: BTreeSet<&str> = granted
+        .iter()
+        .filter(|(verb, resource)| !matches!(&**verb, "list" | "watch") && !resource.starts_with("leases"))
+        .map(|(_, resource)| &**resource)
+        .collect();
+    let expected = BTreeSet::from(["askers.fixtures.example.com/status", "events.events.k8s.io"]);
+    assert_eq!(writes, expected, "what is asked for is read alone");
     Ok(())
 }
 

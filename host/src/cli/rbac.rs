@@ -84,8 +84,8 @@ impl RbacArgs {
         if self.namespaces.is_empty() {
             return self.cluster_role(manifests, &comment, &name, [here, anywhere].concat());
         }
-        if !descriptor.related.is_empty() {
-            comment.push_str("\nWhat the module reads in other namespaces, or in none, needs rights there.");
+        if descriptor.related.iter().any(|related| !is_cluster_scoped(descriptor, &related.type_ref)) {
+            comment.push_str("\nWhat the module reads in other namespaces needs rights there.");
         }
         for namespace in &self.namespaces {
             self.role(manifests, &comment, &name, namespace, Some(here.clone()))?;
@@ -93,7 +93,7 @@ impl RbacArgs {
         if anywhere.is_empty() {
             return Ok(());
         }
-        let comment = format!("What module {} makes in any namespace, or in none.", descriptor.name);
+        let comment = format!("What module {} makes in any namespace, and makes or reads in none.", descriptor.name);
         self.cluster_role(manifests, &comment, &format!("{name}-anywhere"), anywhere)
     }
 
@@ -209,17 +209,17 @@ fn rules(descriptor: &Descriptor) -> (Vec<PolicyRule>, Vec<PolicyRule>) {
     rules.push(rule("events.k8s.io", ["events"], &["create", "patch"]));
     let (anywhere, here): (Vec<_>, Vec<_>) = descriptor.children.iter().partition(|child| child.any_namespace);
     rules.extend(of_children(descriptor, &here));
-    rules.extend(of_related(descriptor));
-    (rules, of_children(descriptor, &anywhere))
+    let related = descriptor.related.iter().map(|related| &related.type_ref);
+    let (nowhere, somewhere): (Vec<_>, Vec<_>) = related.partition(|type_ref| is_cluster_scoped(descriptor, type_ref));
+    rules.extend(of_related(descriptor, &somewhere));
+    (rules, [of_children(descriptor, &anywhere), of_related(descriptor, &nowhere)].concat())
 }
 
 /// What is read alone; types of which children are made may be read anyway.
-fn of_related(descriptor: &Descriptor) -> Vec<PolicyRule> {
+fn of_related(descriptor: &Descriptor, related: &[&TypeRef]) -> Vec<PolicyRule> {
     let mut by_group: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for type_ref in descriptor.related.iter().map(|related| &related.type_ref) {
-        if !descriptor.uses(type_ref) {
-            by_group.entry(type_ref.group()).or_default().push(plural(descriptor, type_ref));
-        }
+    for type_ref in related.iter().filter(|type_ref| !descriptor.uses(type_ref)) {
+        by_group.entry(type_ref.group()).or_default().push(plural(descriptor, type_ref));
     }
     let rule =
         |(group, plurals): (&str, Vec<String>)| rule(group, plurals.iter().map(String::as_str), &["list", "watch"]);
@@ -265,6 +265,49 @@ fn plural(descriptor: &Descriptor, type_ref: &TypeRef) -> String {
     let kind = GroupVersionKind::gvk(type_ref.group(), type_ref.version(), &type_ref.kind);
     ApiResource::from_gvk(&kind).plural
 }
+
+/// Whether objects of the type are in no namespace, as far as it is known: from the definition that the module brings, or of Kubernetes' own
+/// types.
+fn is_cluster_scoped(descriptor: &Descriptor, type_ref: &TypeRef) -> bool {
+    if let Some(definition) = Definition::of(descriptor, type_ref) {
+        return definition.is_cluster_scoped();
+    }
+    let resource = (type_ref.group(), &*plural(descriptor, type_ref));
+    CLUSTER_SCOPED.contains(&resource)
+}
+
+/// Kubernetes' own types without a namespace, as `kubectl api-resources --namespaced=false` of 1.36 lists them, but for those that can not
+/// be watched.
+const CLUSTER_SCOPED: [(&str, &str); 28] = [
+    ("", "namespaces"),
+    ("", "nodes"),
+    ("", "persistentvolumes"),
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicies"),
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"),
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
+    ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
+    ("apiextensions.k8s.io", "customresourcedefinitions"),
+    ("apiregistration.k8s.io", "apiservices"),
+    ("certificates.k8s.io", "certificatesigningrequests"),
+    ("flowcontrol.apiserver.k8s.io", "flowschemas"),
+    ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
+    ("networking.k8s.io", "ingressclasses"),
+    ("networking.k8s.io", "ipaddresses"),
+    ("networking.k8s.io", "servicecidrs"),
+    ("node.k8s.io", "runtimeclasses"),
+    ("rbac.authorization.k8s.io", "clusterrolebindings"),
+    ("rbac.authorization.k8s.io", "clusterroles"),
+    ("resource.k8s.io", "deviceclasses"),
+    ("resource.k8s.io", "resourceslices"),
+    ("scheduling.k8s.io", "priorityclasses"),
+    ("storage.k8s.io", "csidrivers"),
+    ("storage.k8s.io", "csinodes"),
+    ("storage.k8s.io", "storageclasses"),
+    ("storage.k8s.io", "volumeattachments"),
+    ("storage.k8s.io", "volumeattributesclasses"),
+];
 
 /// Kubernetes' own types follow the rule.
 fn is_built_in(type_ref: &TypeRef) -> bool {
@@ -334,10 +377,16 @@ mod tests {
                 related("v1", "Secret"),
                 related("v1", "ConfigMap"),
                 related("networking.k8s.io/v1", "Ingress"),
+                related("networking.k8s.io/v1", "IngressClass"),
             ],
             ..shepherd()
         };
-        let (rules, _) = rules(&descriptor);
+        let (rules, anywhere) = rules(&descriptor);
+        assert_eq!(
+            anywhere,
+            [rule("networking.k8s.io", ["ingressclasses"], &["list", "watch"])],
+            "it is in no namespace"
+        );
         let last = rules.last().expect("there are rules");
         assert_eq!(last.resources.as_deref(), Some(&["secrets".to_owned(), "configmaps".to_owned()][..]));
         assert_eq!(last.verbs, ["list", "watch"]);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use operator_e2e::client::{DEPLOYMENTS, LEASES, Resource};
+use operator_e2e::client::{DEPLOYMENTS, EVENTS, LEASES, Resource};
 use operator_e2e::cluster::ADMIN;
 use operator_e2e::objects::{WEB_APPS, condition, is_settled, web_app};
 use operator_e2e::{Client, Cluster, Host, Mark, Requests, Result, eventually, modules};
@@ -57,6 +57,20 @@ impl Stage {
         .await
     }
 
+    /// Waits for the one event of this reason about a WebApp of `examples/webapp-apps`.
+    async fn event(&self, name: &str, reason: &str) -> Value {
+        eventually(&format!("{name} has an event {reason}"), SOON, || async {
+            let mut events = self.client.list(&EVENTS, "default", "").await?;
+            events.retain(|event| {
+                let about = &event["regarding"];
+                about["apiVersion"] == APPS.api_version && about["name"] == name && event["reason"] == reason
+            });
+            anyhow::ensure!(events.len() == 1, "{events:?}");
+            Ok(events.remove(0))
+        })
+        .await
+    }
+
     async fn mark(&self) -> Result<Mark> {
         self.cluster.audit().mark().await
     }
@@ -81,6 +95,10 @@ async fn two_operators_of_one_kind_share_a_host_and_write_only_what_is_theirs() 
     let deployment = stage.client.get(&DEPLOYMENTS, "default", "shop-deployment").await?;
     assert_eq!(deployment["metadata"]["labels"]["managed-by"], "webapp-operator");
     assert_eq!(deployment["metadata"]["ownerReferences"][0]["uid"], shop["metadata"]["uid"]);
+    let told = stage.event("shop", "Reconciled").await;
+    assert_eq!(told["type"], "Normal", "{told}");
+    assert_eq!(told["note"], "Deployment shop-deployment updated to 3 replicas");
+    assert_eq!(told["regarding"]["uid"], shop["metadata"]["uid"], "{told}");
     let writes = stage.writes_since(mark).await?;
     assert_eq!(writes.of("deployments.apps").len(), 2, "one for each operator:\n{writes}");
     assert_eq!(writes.of("services").len(), 1, "{writes}");
@@ -135,6 +153,8 @@ async fn missing(stage: &Stage) -> Result<()> {
         .await;
         assert_eq!(said["reason"], "InvalidSpec", "{said}");
         assert_eq!(said["message"], format!("spec: missing field `{field}`"), "{said}");
+        let told = stage.event(name, "InvalidSpec").await;
+        assert_eq!((&told["type"], &told["note"]), (&json!("Warning"), &said["message"]), "{told}");
         let made = stage.client.find(&DEPLOYMENTS, "default", &format!("{name}-deployment")).await?;
         assert_eq!(made, None, "nothing is made of half a spec");
     }

@@ -56,6 +56,12 @@ test-e2e: targets control-plane ## The scenarios on a real API server
 test-guests: targets control-plane cargo-component ## WebApp in every form that guests are built in, and the guide for authors to the letter
 	cargo test --workspace --test module --test guide -- --include-ignored webapp guide
 
+.PHONY: test-otlp
+test-otlp: targets control-plane ## The host with the feature otlp: clippy, and traces of a pass
+	cargo clippy --workspace --all-targets --features operator-host/otlp -- -D warnings
+	cargo build --workspace --bin operator --features operator-host/otlp
+	OPERATOR_BIN=$(CARGO_TARGET_DIR)/debug/operator cargo test --workspace --features operator-host/otlp --test traces -- --include-ignored
+
 .PHONY: test-long
 test-long: targets control-plane ## What takes too long for every run: twenty kills of a leader with 500 sites, a whole minute of faults
 	cargo test --workspace --no-run

@@ -29,6 +29,16 @@ pub enum Work {
     Remove,
 }
 
+impl Work {
+    /// The contract's name of the call.
+    pub fn hook(self) -> &'static str {
+        match self {
+            Self::Ensure => "ensure",
+            Self::Remove => "remove",
+        }
+    }
+}
+
 /// A call that gave no answer that can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {

@@ -35,6 +35,19 @@ impl Host {
     /// # Errors
     /// When the program isn't built or can't be started.
     pub fn spawn(kubeconfig: &Path, modules: &[&Path], extra_args: &[&str]) -> crate::Result<Self> {
+        Self::spawn_with(kubeconfig, modules, extra_args, &[])
+    }
+
+    /// The same, with these variables in its environment.
+    ///
+    /// # Errors
+    /// When the program isn't built or can't be started.
+    pub fn spawn_with(
+        kubeconfig: &Path,
+        modules: &[&Path],
+        extra_args: &[&str],
+        variables: &[(&str, String)],
+    ) -> crate::Result<Self> {
         let folder = Folder::new("host")?;
         let health = Port::free()?;
         let mut command = Command::new(operator_bin()?);
@@ -42,6 +55,7 @@ impl Host {
             .arg("host")
             .arg(format!("--health-probe-bind-address=127.0.0.1:{health}"))
             .args(extra_args)
+            .envs(variables.iter().map(|(name, value)| (name, value)))
             .env("KUBECONFIG", kubeconfig)
             .env("NO_COLOR", "1");
         for module in modules {

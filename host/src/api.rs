@@ -20,6 +20,7 @@ pub use lines::Lines;
 
 use crate::lead::{NotLeading, Permit};
 use crate::observe::metrics::Requests;
+use crate::observe::traces;
 use bytes::{Bytes, BytesMut};
 use http::{Method, Request, Response, Uri, header};
 use http_body_util::BodyExt as _;
@@ -37,6 +38,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tower::ServiceExt as _;
+use tracing::{Instrument as _, Span};
 
 /// Longest wait for an answer, watches excepted.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -215,7 +217,8 @@ impl ApiServer {
 
     async fn read(&self, path: &str, limit: Duration) -> Result<Bytes, ApiError> {
         let request = request(Method::GET, path, None, String::new())?;
-        within(limit, async { collect(self.send(request).await?).await }).await
+        let sending = within(limit, async { collect(self.send(request).await?).await });
+        sending.instrument(traces::request(&Method::GET, path)).await
     }
 
     /// Opens a watch. The server ends it; a caller that no longer wants it drops it.
@@ -249,7 +252,8 @@ impl ApiServer {
         let path = with_query(&write.path, &format!("timeout={seconds}s"));
         let request = request(write.method.clone(), &path, Some(write.content_type), write.body)?;
         let unanswered = Unanswered::new(&self.standing.unanswered);
-        let result = within(timeout + GRACE, async { collect(self.send(request).await?).await }).await;
+        let sending = within(timeout + GRACE, async { collect(self.send(request).await?).await });
+        let result = sending.instrument(traces::request(&write.method, &write.path)).await;
         drop(unanswered);
         self.report(signal(&result, &write.about));
         result
@@ -264,6 +268,7 @@ impl ApiServer {
         let sent = self.standing.requests.sent(request.method());
         let response = self.client.clone().oneshot(request).await.map_err(|error| transport(&*error))?;
         sent.answered(response.status());
+        Span::current().record("http.response.status_code", response.status().as_u16());
         Ok(response)
     }
 

@@ -72,7 +72,8 @@ fn misuse(message: &str) -> ! {
 /// Parses the command line, runs the command and says how the process ends.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    logs::init(cli.log.log_format == LogFormat::Json, cli.log.verbose);
+    let traced = matches!(cli.command, Command::Host(_));
+    logs::init(cli.log.log_format == LogFormat::Json, cli.log.verbose, traced);
     let result = match cli.command {
         Command::Host(args) => return host::run(*args),
         Command::Crd(args) => crd::run(&args),

@@ -16,4 +16,5 @@ pub mod module;
 pub mod observe;
 pub mod queue;
 pub mod reconcile;
+mod tls;
 pub mod watch;

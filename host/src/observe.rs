@@ -5,3 +5,4 @@ pub mod health;
 pub mod logs;
 pub mod metrics;
 mod serve;
+pub(crate) mod traces;

@@ -11,6 +11,7 @@ use crate::module::{self, Granted, Module};
 use crate::observe::address::BindAddress;
 use crate::observe::health::{self, Finding, Health};
 use crate::observe::metrics::{self, Authorizer, Metrics};
+use crate::observe::traces;
 use crate::reconcile::{Controller, Settings};
 use clap::{ArgAction, Args};
 use operator_core::backoff::Bucket;
@@ -155,6 +156,7 @@ pub(super) fn run(args: HostArgs) -> ExitCode {
         }
     };
     let code = runtime.block_on(start_and_run(args, election));
+    traces::flush();
     // Whatever still runs, after a drain that timed out or without the Lease, is not waited for.
     runtime.shutdown_background();
     code

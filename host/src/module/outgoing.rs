@@ -13,15 +13,14 @@ use http_body_util::BodyExt as _;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
-use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
-use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio_rustls::TlsConnector;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
 use crate::module::grant::Access;
+use crate::tls;
 
 /// Leading bits that addresses of services share, where the API server's own tells them.
 const SERVICES_V4: u32 = 16;
@@ -135,15 +134,13 @@ impl Allowed {
         }
     }
 
-    /// Trusts what the system trusts, or what `SSL_CERT_FILE` names.
+    /// Read once, when it is needed.
     fn tls(&self) -> Result<Arc<ClientConfig>, Error> {
         if let Some(tls) = self.tls.get() {
             return Ok(Arc::clone(tls));
         }
         let failed = |error: rustls::Error| Error::InternalError(Some(error.to_string()));
-        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-        let builder = builder.with_safe_default_protocol_versions().map_err(failed)?;
-        let config = builder.with_platform_verifier().map_err(failed)?.with_no_client_auth();
+        let config = tls::trusting_the_system().map_err(failed)?;
         Ok(Arc::clone(self.tls.get_or_init(|| Arc::new(config))))
     }
 }

@@ -2,27 +2,34 @@
 
 use std::io::{self, IsTerminal as _};
 
+use super::traces;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
-use tracing_subscriber::fmt::time::SystemTime;
+use tracing_subscriber::fmt::{self, time::SystemTime};
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Sends log lines to standard error: text for people or one JSON object a line, by default at level info of the host's own
 /// and warn of its libraries. Each `-v` says more; `RUST_LOG` (tracing's filter directives) overrides it. A second call
-/// changes nothing.
-pub fn init(json: bool, verbose: u8) {
+/// changes nothing. A process that makes passes is `traced` where somebody asks for it.
+pub fn init(json: bool, verbose: u8, traced: bool) {
     let asked = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
     let (filter, mistake) = filter(&asked, verbose);
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_timer(SystemTime).with_writer(io::stderr);
+    let lines = fmt::layer().with_timer(SystemTime).with_writer(io::stderr);
     // A line that nobody takes, as when the reader of a pipe is gone or a disk is full, is lost. The default is to say so on standard
     // error, which panics there.
     let lines = lines.log_internal_errors(false);
-    // Fails only where a subscriber is installed already, as by a test.
-    let _ = if json {
-        lines.json().flatten_event(true).with_current_span(true).with_span_list(false).finish().try_init()
+    let lines = if json {
+        lines.json().flatten_event(true).with_current_span(true).with_span_list(false).boxed()
     } else {
-        lines.with_ansi(io::stderr().is_terminal()).finish().try_init()
+        lines.with_ansi(io::stderr().is_terminal()).boxed()
     };
+    let (traces, trouble) = if traced { traces::layer() } else { Default::default() };
+    // Fails only where a subscriber is installed already, as by a test.
+    let _ = tracing_subscriber::registry().with(traces).with(lines.with_filter(filter)).try_init();
+    if let Some(trouble) = trouble {
+        tracing::warn!("{trouble}");
+    }
     if let Some(error) = mistake {
         tracing::warn!(%error, asked, "RUST_LOG is no filter and counts as unset; one looks like info,operator=debug");
     }
@@ -75,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_second_start_of_the_log_is_no_panic() {
-        init(true, 0);
-        init(false, 2);
+        init(true, 0, true);
+        init(false, 2, false);
     }
 }

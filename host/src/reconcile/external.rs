@@ -9,6 +9,7 @@ use super::snapshot::Taken;
 use super::{QueueKey, Shared};
 use crate::apply::Again;
 use crate::module::CallReport;
+use crate::observe::traces;
 use operator_core::contract::{Key, Snapshot};
 use operator_core::external::{Ensure, Failed, Outside, Remove, Subject, Work};
 use operator_core::object::Stored;
@@ -72,6 +73,8 @@ struct Job {
     subject: Subject,
     serving: Arc<Serving>,
     snapshot: Snapshot,
+    /// Of the pass that asked.
+    id: String,
 }
 
 impl Pass<'_> {
@@ -135,6 +138,7 @@ impl Pass<'_> {
             subject: subject.clone(),
             serving: Arc::clone(self.serving),
             snapshot: taken.for_module(),
+            id: self.id.to_owned(),
         };
         self.shared.external.with(self.key, |state| state.begins(work, subject));
         let shared = Arc::clone(self.shared);
@@ -165,7 +169,7 @@ impl Shared {
 
     /// Whether the answer is news.
     fn call_outside(&self, job: &Job) -> bool {
-        let Job { work, key, subject, serving, snapshot } = job;
+        let Job { work, key, subject, serving, snapshot, id } = job;
         let module = serving.descriptor();
         let span = info_span!(
             "external",
@@ -174,8 +178,10 @@ impl Shared {
             kind = module.primary.kind,
             namespace = key.name.namespace.as_deref(),
             name = &*key.name.name,
+            id,
         );
         let _entered = span.enter();
+        let _call = traces::call(work.hook()).entered();
         let of_call = Key { name: key.name.clone(), uid: subject.uid.to_string() };
         let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
         let (resync, mut rng) = (self.external_resync(), fastrand::Rng::new());
@@ -183,11 +189,11 @@ impl Shared {
         let calls = &operator.metrics.calls;
         match work {
             Work::Ensure => {
-                let answer = answered("ensure", calls.count(|| serving.module.ensure(&of_call, snapshot, now_ms)));
+                let answer = answered(work.hook(), calls.count(|| serving.module.ensure(&of_call, snapshot, now_ms)));
                 self.external.with(key, |state| state.ensured(answer, Instant::now(), resync, &mut rng))
             }
             Work::Remove => {
-                let answer = answered("remove", calls.count(|| serving.module.remove(&of_call, snapshot, now_ms)));
+                let answer = answered(work.hook(), calls.count(|| serving.module.remove(&of_call, snapshot, now_ms)));
                 self.external.with(key, |state| state.removed(answer, Instant::now(), resync, &mut rng));
                 true
             }

@@ -4,6 +4,7 @@ use super::pass::{Next, Pass};
 use super::snapshot::Taken;
 use crate::api::discovery::Resource;
 use crate::apply::{Again, Step, Trouble};
+use crate::observe::traces;
 use operator_core::contract::{Extension, Failure, ObjectName, OnPrune, Outcome, TypeRef};
 use operator_core::object::Stored;
 use operator_core::plan::accept::{Accepted, Rules, Wanted, accept};
@@ -18,7 +19,7 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tracing::warn;
+use tracing::{debug_span, warn};
 
 /// One round's plan.
 #[derive(Default)]
@@ -68,6 +69,7 @@ impl Planned {
 impl Pass<'_> {
     /// Plans what an outcome needs; Err where the outcome can't be used at all.
     pub(super) fn plan(&mut self, taken: &Taken, outcome: Outcome, asked_clock: bool) -> Result<Planned, Next> {
+        let _plan = debug_span!(target: traces::TARGET, "plan").entered();
         if let Some(problem) = unknown_extension(&outcome.extensions) {
             return Err(self.report(&taken.primary, None, &[problem], Again::BACKOFF));
         }

@@ -16,6 +16,7 @@ use super::{Operator, QueueKey, Shared, pause};
 use crate::api::discovery::Resource;
 use crate::apply::{Again, Applier, Slowed, StatusWrite, Step, Trouble, Written, write_status};
 use crate::module::{CallError, CallReport};
+use crate::observe::traces;
 use crate::watch::Writer;
 use futures::stream::{self, StreamExt as _};
 use operator_core::contract::{Event, Hook, Key, ObjectName, TypeRef};
@@ -29,7 +30,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tracing::{debug, info, warn};
+use tracing::{debug, debug_span, info, warn};
 
 /// Requests of one pass that are on their way at the same time.
 const REQUESTS: usize = 16;
@@ -60,6 +61,8 @@ pub(super) struct Pass<'a> {
     /// The module of the whole pass.
     pub(super) serving: &'a Arc<Serving>,
     pub(super) key: &'a QueueKey,
+    /// For logs.
+    pub(super) id: &'a str,
     pub(super) line: &'a Line,
     pub(super) writer: Writer<'a>,
     pub(super) memory: &'a mut KeyMemory,
@@ -177,6 +180,7 @@ impl Pass<'_> {
 
     /// Takes what the pass works on from the tables; Err where there is nothing to work on.
     pub(super) fn take(&mut self) -> Result<Taken, Next> {
+        let _snapshot = debug_span!(target: traces::TARGET, "snapshot").entered();
         if !Arc::ptr_eq(self.serving, &self.operator.serving()) {
             // What was called has been carried out; the next call is the new module's, in a pass of its own.
             return Err(Next::After(Duration::ZERO));
@@ -231,15 +235,17 @@ impl Pass<'_> {
     fn call_and_plan(&mut self, taken: &Taken, phase: Phase) -> Result<Planned, Next> {
         let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
         let key = Key { name: self.key.name.clone(), uid: taken.primary.meta.uid.to_string() };
-        let (module, snapshot) = (&self.serving.module, taken.for_module());
+        let (module, snapshot, calls) = (&self.serving.module, taken.for_module(), &self.operator.metrics.calls);
         let mut planned = match phase {
             Phase::Alive => {
-                let report = self.operator.metrics.calls.count(|| module.reconcile(&key, &snapshot, now_ms));
+                let report =
+                    traces::call("reconcile").in_scope(|| calls.count(|| module.reconcile(&key, &snapshot, now_ms)));
                 let (outcome, asked_clock) = self.answer(taken, report)?;
                 self.plan(taken, outcome, asked_clock)?
             }
             Phase::Leaving => {
-                let report = self.operator.metrics.calls.count(|| module.finalize(&key, &snapshot, now_ms));
+                let report =
+                    traces::call("finalize").in_scope(|| calls.count(|| module.finalize(&key, &snapshot, now_ms)));
                 let (progress, asked_clock) = self.answer(taken, report)?;
                 let mut planned = self.plan(taken, progress.outcome, asked_clock)?;
                 planned.is_done = progress.done;

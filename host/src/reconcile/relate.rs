@@ -7,6 +7,7 @@ use super::gate::{self, Verdict};
 use super::pass::{Next, Pass};
 use super::snapshot::{Found, Taken};
 use crate::apply::Again;
+use crate::observe::traces;
 use operator_core::contract::{Hook, Key, TypeRef};
 use operator_core::object::Stored;
 use operator_core::reconciled::{Problem, Reason};
@@ -60,7 +61,7 @@ impl Pass<'_> {
         let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
         let key = Key { name: self.key.name.clone(), uid: taken.primary.meta.uid.to_string() };
         let call = || self.serving.module.relate(&key, &taken.for_module(), now_ms);
-        let report = self.operator.metrics.calls.count(call);
+        let report = traces::call("relate").in_scope(|| self.operator.metrics.calls.count(call));
         let (queries, asked_clock) = self.answer(taken, report)?;
         taken.asked_clock |= asked_clock;
         related::check(queries, &self.serving.descriptor().related)

@@ -4,6 +4,7 @@ use super::pass::{Next, Pass};
 use super::{QueueKey, Shared};
 use crate::api::ApiServer;
 use crate::observe::metrics::ModuleMetrics;
+use crate::observe::traces;
 use crate::watch::Writer;
 use operator_core::queue::{Popped, Priority};
 use rustix::time::{ClockId, clock_gettime};
@@ -74,6 +75,7 @@ fn pass(shared: &Arc<Shared>, line: &Line, popped: &Popped<QueueKey>) -> Next {
     let Some(operator) = shared.operators.get(key.operator) else { return Next::Gone };
     let serving = operator.serving();
     let module = serving.descriptor();
+    let id = format!("{:08x}", fastrand::u32(..));
     let span = info_span!(
         "reconcile",
         module = module.name,
@@ -81,8 +83,9 @@ fn pass(shared: &Arc<Shared>, line: &Line, popped: &Popped<QueueKey>) -> Next {
         kind = module.primary.kind,
         namespace = key.name.namespace.as_deref(),
         name = &*key.name.name,
-        id = format!("{:08x}", fastrand::u32(..)),
+        id,
     );
+    traces::queued(&span, popped.waited, popped.priority);
     let _entered = span.enter();
     let permit = match shared.permits.permit() {
         Ok(permit) => permit,
@@ -99,6 +102,7 @@ fn pass(shared: &Arc<Shared>, line: &Line, popped: &Popped<QueueKey>) -> Next {
         operator,
         serving: &serving,
         key,
+        id: &id,
         line,
         writer,
         memory: &mut memory,

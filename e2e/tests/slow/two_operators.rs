@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const SOON: Duration = Duration::from_secs(90);
 /// WebApps of `examples/webapp-apps`.
 const APPS: Resource<'static> = Resource::new("apps.example.com/v1", "webapps");
-const APPS_CRD: &str = include_str!("../../examples/webapp-apps/crd.yaml");
+const APPS_CRD: &str = include_str!("../../../examples/webapp-apps/crd.yaml");
 const LOCK: &str = "webapp-operator-lock";
 
 /// A cluster whose Deployments roll out, and a host that runs both operators under one Lease.

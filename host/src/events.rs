@@ -245,8 +245,8 @@ impl Recorder {
 
     /// An event that can't be written is said once a module and kind of answer.
     fn say(&mut self, about: &About, answer: &Answer) {
-        // Expired meanwhile: the next one like it is told anew.
-        if answer.code == 404 {
+        // Expired meanwhile, and the next one like it is told anew; or all that is in the namespace goes, and its events with it.
+        if answer.code == 404 || answer.is_namespace_terminating() {
             return;
         }
         if self.said.insert(format!("{} {}", about.module, answer.code)) {

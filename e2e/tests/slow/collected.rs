@@ -91,6 +91,7 @@ async fn a_namespace_goes_with_all_that_is_in_it_and_nothing_is_made_again() -> 
     let log = host.log();
     let said: Vec<&str> = log.lines().skip(said).collect();
     assert!(said.len() <= 6 * KEYS, "{} lines:\n{}", said.len(), said.join("\n"));
+    assert!(!log.contains("events can't be written"), "there is nobody to tell: {log}");
     println!("{} requests, {} lines of log", requests.len(), said.len());
 
     // Everybody else is served.

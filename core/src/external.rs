@@ -151,6 +151,15 @@ impl Outside {
         self.running.is_some()
     }
 
+    /// Whether something was made, as far as anybody knows, that was not taken away.
+    pub fn is_left(&self) -> bool {
+        let is_removed = |of: &Ensured| {
+            let removed = self.removed.as_ref();
+            removed.is_some_and(|removed| removed.problem.is_none() && removed.subject.uid == of.subject.uid)
+        };
+        self.ensured.as_ref().is_some_and(|ensured| !is_removed(ensured))
+    }
+
     /// A call begins.
     pub fn begins(&mut self, work: Work, subject: Subject) {
         self.running = Some((work, subject));

@@ -1,6 +1,6 @@
 //! An object's end: the finalizer that waits for the module's work in the cluster and outside of it.
 
-use operator_e2e::client::{CONFIG_MAPS, Resource};
+use operator_e2e::client::{CONFIG_MAPS, EVENTS, Resource};
 use operator_e2e::cluster::ADMIN;
 use operator_e2e::expect::SOON;
 use operator_e2e::host::operator;
@@ -140,6 +140,36 @@ async fn what_is_left_outside_keeps_the_object() -> Result<()> {
     assert_eq!(keepers.says("a", "Waiting").await, "the zone is locked");
     keepers.patch("a", json!({"spec": {"outside": {"removeWaits": null}}})).await?;
     keepers.0.gone(&KEEPERS, "a").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_finalizer_that_somebody_takes_away_ends_the_work_and_what_is_left_is_said() -> Result<()> {
+    const LEFT: &str = "what it made may be left there";
+    let keepers = Keepers::start("taken").await?;
+    let spec = json!({"children": [config_map("a", "1")], "outside": {"observation": 1, "removeFailure": "not now"}});
+    keepers.create("a", spec).await?;
+    keepers.0.settled(&KEEPERS, "a").await;
+    keepers.patch("a", json!({"metadata": {"finalizers": [FINALIZER, "example.com/x"]}})).await?;
+    keepers.delete(&KEEPERS, "a").await?;
+    assert_eq!(keepers.says("a", "AsTold").await, "not now");
+    let mark = keepers.0.mark().await?;
+    keepers.patch("a", json!({"metadata": {"finalizers": ["example.com/x"]}})).await?;
+    eventually("it is told on the object", SOON, || async {
+        let events = keepers.0.client.list(&EVENTS, &keepers.0.namespace, "").await?;
+        let told: Vec<_> = events.iter().filter(|event| event["reason"] == "LeftOutside").collect();
+        anyhow::ensure!(told.len() == 1 && told[0]["note"].to_string().contains(LEFT), "{events:?}");
+        Ok(())
+    })
+    .await;
+    keepers.delete(&CONFIG_MAPS, "a").await?;
+    keepers.patch("a", json!({"metadata": {"finalizers": null}})).await?;
+    keepers.0.gone(&KEEPERS, "a").await;
+    keepers.create("b", json!({})).await?;
+    keepers.0.settled(&KEEPERS, "b").await;
+    let requests = keepers.0.requests_since(mark).await?.writes().matching(|record| record.name == "a");
+    assert!(requests.is_empty(), "nothing more is done about it: {requests}");
+    assert_eq!(keepers.0.host.log().matches(LEFT).count(), 1, "{}", keepers.0.host.log());
     Ok(())
 }
 

@@ -99,3 +99,17 @@ fn another_object_of_the_name_knows_nothing_of_the_first() {
     outside.removed(Ok(Removal { done: true, message: String::new(), retry_after: None }), now, RESYNC, &mut rng());
     assert_eq!(outside.remove(&other, now), Remove::Call);
 }
+
+#[test]
+fn what_was_made_is_left_until_it_was_taken_away() {
+    let (mut outside, now) = (Outside::default(), Instant::now());
+    assert!(!outside.is_left(), "nothing was made");
+    ensured(&mut outside, 1, Err(failure(false)), now);
+    assert!(outside.is_left(), "a call that failed may have made something");
+    outside.begins(Work::Remove, subject(1));
+    outside.removed(Err(failure(false)), now, RESYNC, &mut rng());
+    assert!(outside.is_left());
+    outside.begins(Work::Remove, subject(1));
+    outside.removed(Ok(Removal { done: true, message: String::new(), retry_after: None }), now, RESYNC, &mut rng());
+    assert!(!outside.is_left());
+}

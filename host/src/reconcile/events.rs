@@ -102,7 +102,7 @@ impl Pass<'_> {
         }
     }
 
-    fn record(&self, primary: &Stored, event: Event) {
+    pub(super) fn record(&self, primary: &Stored, event: Event) {
         self.shared.events.record(&self.operator.name, primary, event);
     }
 }

@@ -8,6 +8,7 @@ use super::serving::Serving;
 use super::snapshot::Taken;
 use super::{QueueKey, Shared};
 use crate::apply::Again;
+use crate::events::Event;
 use crate::module::CallReport;
 use crate::observe::traces;
 use operator_core::contract::{Key, Snapshot};
@@ -42,11 +43,13 @@ impl External {
         self.states().get(key)?.observation(uid)
     }
 
-    /// The object is gone. A call that still runs keeps its place, so that no other begins beside it.
-    pub(super) fn forget(&self, key: &QueueKey) {
+    /// Forgets an object that is gone, or let go of; whether something of it may be left outside. A call that still runs keeps its place, so
+    /// that no other begins beside it, and wakes the key when it has ended.
+    fn forget(&self, key: &QueueKey) -> bool {
         let mut states = self.states();
-        if states.get(key).is_some_and(|state| !state.is_running()) {
-            states.remove(key);
+        match states.get(key) {
+            Some(state) if !state.is_running() => states.remove(key).is_some_and(|state| state.is_left()),
+            _ => false,
         }
     }
 
@@ -120,6 +123,18 @@ impl Pass<'_> {
                     other => other,
                 })
             }
+        }
+    }
+
+    /// Nothing is done about the object any more: says so where what was made outside stays there, as after somebody took our finalizer away.
+    pub(super) fn leave_outside(&self, primary: Option<&Stored>) {
+        if !self.shared.external.forget(self.key) {
+            return;
+        }
+        let note = "The finalizer was removed by somebody else before the work outside of the cluster was undone: what it made may be left there";
+        warn!("{note}");
+        if let Some(primary) = primary {
+            self.record(primary, Event::warning("LeftOutside", note.to_owned()));
         }
     }
 

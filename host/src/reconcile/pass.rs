@@ -191,6 +191,7 @@ impl Pass<'_> {
             Lookup::Absent => {
                 self.shared.wait_for(self.key, HashSet::new());
                 self.ask_nothing();
+                self.leave_outside(None);
                 return Err(Next::Gone);
             }
             Lookup::Unreadable(object) => {
@@ -204,6 +205,7 @@ impl Pass<'_> {
             // Its children are the garbage collector's; none is made again.
             self.shared.wait_for(self.key, HashSet::new());
             self.ask_nothing();
+            self.leave_outside(Some(&primary));
             debug!("the object is being deleted: nothing is done about it");
             return Err(Next::Done);
         }

@@ -113,9 +113,8 @@ fn pass(shared: &Arc<Shared>, line: &Line, popped: &Popped<QueueKey>) -> Next {
         told: None,
     }
     .run();
-    match next {
-        Next::Gone => shared.external.forget(key),
-        _ => shared.memories.put(key.clone(), memory),
+    if next != Next::Gone {
+        shared.memories.put(key.clone(), memory);
     }
     next
 }

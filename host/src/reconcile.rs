@@ -19,6 +19,7 @@ mod related;
 mod route;
 mod serving;
 mod snapshot;
+mod steps;
 mod swap;
 mod waiters;
 mod worker;

@@ -13,16 +13,12 @@ use super::serving::Serving;
 use super::snapshot::Taken;
 use super::worker::Line;
 use super::{Operator, QueueKey, Shared, pause};
-use crate::api::discovery::Resource;
-use crate::apply::{Again, Applier, Slowed, StatusWrite, Step, Trouble, Written, write_status};
+use crate::apply::{Again, Slowed, StatusWrite, Trouble, write_status};
 use crate::module::{CallError, CallReport};
 use crate::observe::traces;
 use crate::watch::Writer;
-use futures::stream::{self, StreamExt as _};
-use operator_core::contract::{Event, Hook, Key, ObjectName, TypeRef};
+use operator_core::contract::{Event, Hook, Key};
 use operator_core::object::Stored;
-use operator_core::plan::canonical::Owner;
-use operator_core::plan::order;
 use operator_core::reconciled::{Problem, Reason, summarize};
 use operator_core::status::ModuleStatus;
 use operator_core::table::Lookup;
@@ -32,8 +28,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tracing::{debug, debug_span, info, warn};
 
-/// Requests of one pass that are on their way at the same time.
-const REQUESTS: usize = 16;
 /// Calls of one pass before it counts as unsettled.
 const ROUNDS: usize = 3;
 
@@ -189,9 +183,7 @@ impl Pass<'_> {
         let primary = match self.shared.watches.lookup(&descriptor.primary, &self.key.name) {
             Lookup::Present(primary) => primary,
             Lookup::Absent => {
-                self.shared.wait_for(self.key, HashSet::new());
-                self.ask_nothing();
-                self.leave_outside(None);
+                self.let_go(None);
                 return Err(Next::Gone);
             }
             Lookup::Unreadable(object) => {
@@ -203,9 +195,7 @@ impl Pass<'_> {
         self.memory.belongs_to(&primary.meta.uid, self.shared.watches.epoch());
         if primary.meta.terminating && !self.is_held(&primary) {
             // Its children are the garbage collector's; none is made again.
-            self.shared.wait_for(self.key, HashSet::new());
-            self.ask_nothing();
-            self.leave_outside(Some(&primary));
+            self.let_go(Some(&primary));
             debug!("the object is being deleted: nothing is done about it");
             return Err(Next::Done);
         }
@@ -232,6 +222,13 @@ impl Pass<'_> {
         self.memory.is_judged_by(schema);
         let observation = self.shared.external.observation(self.key, &primary.meta.uid);
         self.relate(Taken::new(primary, children, unavailable, observation, schema))
+    }
+
+    /// Nothing is done about the object any more: nothing is waited for, asked or remembered outside.
+    fn let_go(&self, primary: Option<&Stored>) {
+        self.shared.wait_for(self.key, HashSet::new());
+        self.ask_nothing();
+        self.leave_outside(primary);
     }
 
     fn call_and_plan(&mut self, taken: &Taken, phase: Phase) -> Result<Planned, Next> {
@@ -271,113 +268,6 @@ impl Pass<'_> {
                 Err(self.report(&taken.primary, None, &[problem_of(&error)], Again::BACKOFF))
             }
         }
-    }
-
-    /// Sends the steps of a plan: writes first, in the order of their types and otherwise all at once; when they are answered, what is no
-    /// longer wanted. Says whether a child is being made anew.
-    pub(super) fn carry_out(
-        &mut self,
-        taken: &Taken,
-        planned: &Planned,
-        problems: &mut Vec<Problem>,
-        again: &mut Again,
-    ) -> bool {
-        let primary = &taken.primary;
-        let (shared, serving) = (self.shared, self.serving);
-        let descriptor = serving.descriptor();
-        let applier = Applier {
-            writer: self.writer,
-            watches: &shared.watches,
-            installation: &shared.settings.installation,
-            owner: Owner { type_ref: &descriptor.primary, name: &primary.meta.name, uid: &primary.meta.uid },
-            parent: serving.parent(primary),
-            replaces: &descriptor.replaces_managers,
-        };
-        let (mut failed, mut recreates) = (false, false);
-        for steps in [&planned.steps, &planned.prunes] {
-            // A child that could not be written may be what replaces one that is no longer wanted.
-            if failed {
-                break;
-            }
-            for steps in steps.chunk_by(|(a, _), (b, _)| order::rank(&a.type_ref) == order::rank(&b.type_ref)) {
-                let requests = steps.iter().map(|(resource, step)| applier.take(resource, step));
-                let results = stream::iter(requests).buffered(REQUESTS).collect::<Vec<_>>();
-                let results = self.line.wait(results);
-                for ((resource, step), result) in steps.iter().zip(results) {
-                    match result {
-                        Ok(written) => recreates |= self.note(resource, step, &written),
-                        Err(trouble) => {
-                            failed = true;
-                            *again = again.or(trouble.again);
-                            self.note_trouble(resource, step, trouble, problems, again);
-                        }
-                    }
-                }
-            }
-        }
-        recreates
-    }
-
-    /// Remembers what a step did, for the next plan and for the log.
-    fn note(&mut self, resource: &Resource, step: &Step, written: &Written) -> bool {
-        let counted = &self.operator.metrics.children;
-        let (verb, count, stored) = match written {
-            Written::Created(stored) => ("created", &counted.create, Some(stored)),
-            Written::Changed(stored) => ("changed", &counted.change, Some(stored)),
-            Written::Deleted => ("deleted", &counted.delete, None),
-            Written::Orphaned => ("released", &counted.orphan, None),
-            Written::Recreating => ("deleted, to be made anew,", &counted.recreate, None),
-            Written::Learned => return false,
-        };
-        count.inc();
-        let identity = identity(resource, step);
-        let what = format!("{} {}", identity.0.kind, identity.1);
-        self.written.push(format!("{verb} {what}"));
-        let deed = match written {
-            Written::Created(_) => Some(Deed::Created),
-            Written::Deleted => Some(Deed::Pruned),
-            Written::Orphaned => Some(Deed::Orphaned),
-            Written::Recreating => Some(Deed::Recreating),
-            Written::Changed(_) | Written::Learned => None,
-        };
-        self.deeds.extend(deed.map(|deed| (deed, what)));
-        if let (Some(wanted), Some(stored)) = (wanted(step), stored) {
-            let memory = self.memory.children.entry(identity).or_default();
-            let (hash, manager) = (&wanted.desired.hash, &self.serving.manager);
-            match written {
-                Written::Changed(_) => memory.changed(hash, stored, manager, Instant::now()),
-                _ => memory.applied(hash, stored, manager),
-            }
-        }
-        matches!(written, Written::Recreating)
-    }
-
-    fn note_trouble(
-        &mut self,
-        resource: &Resource,
-        step: &Step,
-        trouble: Trouble,
-        problems: &mut Vec<Problem>,
-        again: &mut Again,
-    ) {
-        warn!(reason = trouble.problem.reason.as_str(), again = ?trouble.again, "{}", trouble.problem.message);
-        let identity = identity(resource, step);
-        if trouble.problem.reason == Reason::ChildNotOwned {
-            self.operator.metrics.children.refuse.inc();
-        }
-        if matches!(trouble.problem.reason, Reason::ChildNotOwned | Reason::Waiting) {
-            *again = again.or(self.shared.wait_also(self.key, identity.clone()));
-        }
-        if let Some(wanted) = wanted(step).filter(|_| trouble.stands) {
-            let live = match step {
-                Step::Change(_, live) => Some(&**live),
-                _ => None,
-            };
-            let memory = self.memory.children.entry(identity).or_default();
-            let stands = memory.rejected(&wanted.desired.hash, live, trouble.problem.clone(), Instant::now());
-            *again = again.or(Again::after(stands));
-        }
-        problems.push(trouble.problem);
     }
 
     /// Nothing is left to write and nothing in the way: the module's status goes out with the host's.
@@ -497,21 +387,6 @@ pub(super) fn next(again: Again) -> Next {
         Again { after: Some(time), .. } => Next::FailedAfter(time),
         Again::ON_CHANGE => Next::Done,
     }
-}
-
-fn wanted(step: &Step) -> Option<&operator_core::plan::accept::Wanted> {
-    match step {
-        Step::Create(wanted) | Step::Change(wanted, _) => Some(wanted),
-        Step::Disown(_) | Step::Delete(_) | Step::Orphan(_) => None,
-    }
-}
-
-fn identity(resource: &Resource, step: &Step) -> (TypeRef, ObjectName) {
-    let name = match step {
-        Step::Create(wanted) => &wanted.desired.name,
-        Step::Change(_, live) | Step::Disown(live) | Step::Delete(live) | Step::Orphan(live) => &live.meta.name,
-    };
-    (resource.type_ref.clone(), name.clone())
 }
 
 /// What the condition says of a call without an answer.

@@ -9,8 +9,8 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use opentelemetry::KeyValue;
 use opentelemetry::trace::{Span as _, Tracer as _, TracerProvider as _};
-use opentelemetry::{KeyValue, global};
 use opentelemetry_http::{HttpClient, HttpError};
 use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
@@ -30,7 +30,7 @@ const SERVICE: &str = "operator-host";
 /// Largest answer of a collector that is taken in.
 const ANSWER_MAX: usize = 1 << 20;
 
-static PROVIDER: OnceLock<SdkTracerProvider> = OnceLock::new();
+static TRACES: OnceLock<(SdkTracerProvider, SdkTracer)> = OnceLock::new();
 
 /// What takes in the spans, where traces are wanted; and what is wrong with how they are to be sent.
 pub(in super::super) fn layer<S>() -> (Option<impl Layer<S>>, Option<String>)
@@ -57,9 +57,8 @@ fn tracer() -> anyhow::Result<SdkTracer> {
     let resource = if named { resource } else { resource.with_service_name(SERVICE) };
     let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource.build()).build();
     let tracer = provider.tracer(SERVICE);
-    global::set_tracer_provider(provider.clone());
     // Err: a second start of the log, which changes nothing.
-    let _ = PROVIDER.set(provider);
+    let _ = TRACES.set((provider, tracer.clone()));
     Ok(tracer)
 }
 
@@ -77,19 +76,18 @@ fn protocol() -> anyhow::Result<Protocol> {
 
 /// Tells how long a key was due before a worker took it, as a part of its pass that lies before it.
 pub(crate) fn queued(reconcile: &Span, waited: Duration, priority: Priority) {
-    let Some(provider) = PROVIDER.get() else { return };
+    let Some((_, tracer)) = TRACES.get() else { return };
     let taken = SystemTime::now();
-    let tracer = provider.tracer(SERVICE);
     let queue = tracer
         .span_builder("queue")
         .with_start_time(taken.checked_sub(waited).unwrap_or(taken))
         .with_attributes([KeyValue::new("priority", format!("{priority:?}").to_lowercase())]);
-    queue.start_with_context(&tracer, &reconcile.context()).end_with_timestamp(taken);
+    queue.start_with_context(tracer, &reconcile.context()).end_with_timestamp(taken);
 }
 
 /// Sends what waits to be sent, at the end of the process, which does not wait for long: another host may lead by then.
 pub(crate) fn flush() {
-    if let Some(provider) = PROVIDER.get() {
+    if let Some((provider, _)) = TRACES.get() {
         // A collector that is gone is no failure of the host's.
         let _ = provider.shutdown_with_timeout(Duration::from_secs(1));
     }

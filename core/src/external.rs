@@ -110,7 +110,7 @@ struct Removed {
 impl Outside {
     /// What to do before the object's children are looked at.
     pub fn ensure(&self, subject: &Subject, now: Instant) -> Ensure {
-        let ensured = self.ensured.as_ref().filter(|ensured| ensured.subject.uid == subject.uid);
+        let ensured = self.ensured_of(&subject.uid);
         let is_current = ensured.is_some_and(|ensured| ensured.subject == *subject);
         match (&self.running, ensured) {
             (Some(_), Some(ensured)) if is_current => Ensure::Go { problem: ensured.problem.clone(), due: None },
@@ -129,7 +129,7 @@ impl Outside {
         if self.running.is_some() {
             return Remove::Wait;
         }
-        match self.removed.as_ref().filter(|removed| removed.subject.uid == subject.uid) {
+        match self.removed_of(&subject.uid) {
             Some(Removed { problem: None, .. }) => Remove::Done,
             Some(Removed { subject: of, problem: Some(problem), due })
                 if of == subject && due.is_none_or(|due| due > now) =>
@@ -142,8 +142,7 @@ impl Outside {
 
     /// What `ensure` last observed of this object.
     pub fn observation(&self, uid: &str) -> Option<Arc<str>> {
-        let ensured = self.ensured.as_ref().filter(|ensured| &*ensured.subject.uid == uid)?;
-        ensured.observation.clone()
+        self.ensured_of(uid)?.observation.clone()
     }
 
     /// Whether a call runs.
@@ -153,11 +152,8 @@ impl Outside {
 
     /// Whether something was made, as far as anybody knows, that was not taken away.
     pub fn is_left(&self) -> bool {
-        let is_removed = |of: &Ensured| {
-            let removed = self.removed.as_ref();
-            removed.is_some_and(|removed| removed.problem.is_none() && removed.subject.uid == of.subject.uid)
-        };
-        self.ensured.as_ref().is_some_and(|ensured| !is_removed(ensured))
+        let Some(ensured) = &self.ensured else { return false };
+        self.removed_of(&ensured.subject.uid).is_none_or(|removed| removed.problem.is_some())
     }
 
     /// A call begins.
@@ -226,6 +222,14 @@ impl Outside {
             }
         };
         self.removed = Some(Removed { subject, problem, due: after.map(|after| now + after) });
+    }
+
+    fn ensured_of(&self, uid: &str) -> Option<&Ensured> {
+        self.ensured.as_ref().filter(|ensured| &*ensured.subject.uid == uid)
+    }
+
+    fn removed_of(&self, uid: &str) -> Option<&Removed> {
+        self.removed.as_ref().filter(|removed| &*removed.subject.uid == uid)
     }
 
     fn failed(&mut self, failed: &Failed, resync: Option<Duration>, rng: &mut fastrand::Rng) -> Option<Duration> {

@@ -72,6 +72,43 @@ pub async fn trouble_repeats(client: &Client, resource: &Resource<'_>, namespace
     .await;
 }
 
+/// The events about an object, by their reason.
+///
+/// # Errors
+/// When the server refuses or does not answer.
+pub async fn events(client: &Client, namespace: &str, name: &str, reason: &str) -> Result<Vec<Value>, ClientError> {
+    let mut events = client.list(&EVENTS, namespace, "").await?;
+    events.retain(|event| event["regarding"]["name"] == name && event["reason"] == reason);
+    Ok(events)
+}
+
+/// Waits for the one event of this reason about an object.
+///
+/// # Panics
+/// At the deadline, with the events that there were instead.
+pub async fn event(client: &Client, namespace: &str, name: &str, reason: &str) -> Value {
+    eventually(&format!("{name} has an event {reason}"), SOON, || async {
+        let mut found = events(client, namespace, name, reason).await?;
+        anyhow::ensure!(found.len() == 1, "{found:?}");
+        Ok(found.remove(0))
+    })
+    .await
+}
+
+/// Waits until an object is gone.
+///
+/// # Panics
+/// At the deadline, with the object.
+pub async fn gone(client: &Client, resource: &Resource<'_>, namespace: &str, name: &str, deadline: Duration) {
+    eventually(&format!("{} {name} is gone", resource.plural), deadline, || async {
+        match client.find(resource, namespace, name).await? {
+            None => Ok(()),
+            Some(object) => Err(anyhow::anyhow!("{object}")),
+        }
+    })
+    .await;
+}
+
 impl Stage {
     /// Waits until the host has settled the present generation of a primary, and gives it.
     pub async fn settled(&self, resource: &Resource<'_>, name: &str) -> Value {
@@ -99,14 +136,7 @@ impl Stage {
     /// # Panics
     /// At the deadline, with the object.
     pub async fn gone(&self, resource: &Resource<'_>, name: &str) {
-        let what = format!("{} {name} is gone", resource.plural);
-        eventually(&what, SOON, || async {
-            match self.client.find(resource, &self.namespace, name).await? {
-                None => Ok(()),
-                Some(object) => Err(anyhow::anyhow!("{object}")),
-            }
-        })
-        .await;
+        gone(&self.client, resource, &self.namespace, name, SOON).await;
     }
 }
 

@@ -1,26 +1,10 @@
 //! Events on primaries: what is told, once, and what is not worth telling.
 
 use operator_e2e::client::{CONFIG_MAPS, EVENTS};
-use operator_e2e::expect::SOON;
+use operator_e2e::expect::{SOON, event, events};
 use operator_e2e::objects::{WEB_APPS, config_map, is_settled, wanting, web_app};
-use operator_e2e::{Client, Cluster, Host, Probes, Result, eventually, modules};
+use operator_e2e::{Cluster, Host, Probes, Result, eventually, modules};
 use serde_json::{Value, json};
-
-/// The events about an object, by their reason.
-async fn events(client: &Client, namespace: &str, name: &str, reason: &str) -> Result<Vec<Value>> {
-    let all = client.list(&EVENTS, namespace, "").await?;
-    Ok(all.into_iter().filter(|event| event["regarding"]["name"] == name && event["reason"] == reason).collect())
-}
-
-/// Waits for the one event of this reason about an object.
-async fn event(probes: &Probes, name: &str, reason: &str) -> Value {
-    eventually(&format!("{name} has an event {reason}"), SOON, || async {
-        let mut found = events(&probes.client, &probes.namespace, name, reason).await?;
-        anyhow::ensure!(found.len() == 1, "{found:?}");
-        Ok(found.remove(0))
-    })
-    .await
-}
 
 #[tokio::test]
 async fn what_the_host_does_is_told_in_one_event_a_kind() -> Result<()> {
@@ -28,7 +12,7 @@ async fn what_the_host_does_is_told_in_one_event_a_kind() -> Result<()> {
     let object = probes.want("a", &[config_map("one", "1"), config_map("two", "1")]).await?;
     probes.settles("a").await;
     let namespace = &probes.namespace;
-    let created = event(&probes, "a", "Created").await;
+    let created = event(&probes.client, &probes.namespace, "a", "Created").await;
     assert_eq!(created["note"], format!("Created ConfigMap {namespace}/one, ConfigMap {namespace}/two"));
     assert_eq!((&created["type"], &created["action"]), (&json!("Normal"), &json!("Reconcile")));
     assert_eq!(created["reportingController"], "operatorhost.dev/probe");
@@ -39,7 +23,7 @@ async fn what_the_host_does_is_told_in_one_event_a_kind() -> Result<()> {
     assert!(described.contains("Created ConfigMap"), "{described}");
 
     probes.set("a", wanting(&[config_map("one", "2")])).await?;
-    let pruned = event(&probes, "a", "Pruned").await;
+    let pruned = event(&probes.client, &probes.namespace, "a", "Pruned").await;
     assert_eq!(pruned["note"], format!("Deleted ConfigMap {namespace}/two as no longer wanted"));
     probes.settles("a").await;
     let all = probes.client.list(&EVENTS, namespace, "").await?;
@@ -54,7 +38,7 @@ async fn what_is_in_the_way_is_told_and_equal_trouble_is_counted() -> Result<()>
     theirs["metadata"]["namespace"] = probes.namespace.clone().into();
     probes.client.create(&CONFIG_MAPS, &theirs).await?;
     probes.want("refused", &[config_map("taken", "1")]).await?;
-    let refused = event(&probes, "refused", "ChildNotOwned").await;
+    let refused = event(&probes.client, &probes.namespace, "refused", "ChildNotOwned").await;
     assert_eq!(refused["type"], "Warning");
     assert!(refused["note"].as_str().unwrap_or_default().contains("has no controller"), "{refused}");
 
@@ -62,7 +46,7 @@ async fn what_is_in_the_way_is_told_and_equal_trouble_is_counted() -> Result<()>
     probes.create("failing", failing).await?;
     probes.passed("failing", 8).await;
     let failed = eventually("the repetitions are counted", SOON, || async {
-        let failed = event(&probes, "failing", "NoQuota").await;
+        let failed = event(&probes.client, &probes.namespace, "failing", "NoQuota").await;
         anyhow::ensure!(failed["series"]["count"].as_u64().unwrap_or(0) >= 2, "{failed}");
         Ok(failed)
     })
@@ -88,8 +72,8 @@ async fn what_a_module_says_is_told_when_it_is_news() -> Result<()> {
     };
     probes.create("a", spec("1")).await?;
     probes.settles("a").await;
-    assert_eq!(event(&probes, "a", "Scaled").await["note"], "to 3");
-    assert_eq!(event(&probes, "a", "Old").await["type"], "Warning");
+    assert_eq!(event(&probes.client, &probes.namespace, "a", "Scaled").await["note"], "to 3");
+    assert_eq!(event(&probes.client, &probes.namespace, "a", "Old").await["type"], "Warning");
 
     // Looking again tells nothing, and neither does a restart.
     let mark = probes.mark().await?;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use operator_e2e::client::{DEPLOYMENTS, SERVICES};
 use operator_e2e::cluster::ADMIN;
-use operator_e2e::expect::{reconciled, runs};
+use operator_e2e::expect::{gone, reconciled, runs};
 use operator_e2e::objects::{WEB_APP_CRD, WEB_APPS, web_app_of};
 use operator_e2e::proxy::Seen;
 use operator_e2e::{Client, Cluster, Fault, Host, Match, Proxy, Result, eventually, modules};
@@ -269,9 +269,6 @@ async fn an_object_that_is_being_deleted_is_left_alone() -> Result<()> {
     assert!(about.is_empty(), "{about}");
 
     client.patch(&WEB_APPS, namespace, "shop-0", &json!({"metadata": {"finalizers": null}})).await?;
-    eventually("it goes", SOON, || async {
-        client.find(&WEB_APPS, namespace, "shop-0").await.is_ok_and(|left| left.is_none())
-    })
-    .await;
+    gone(client, &WEB_APPS, namespace, "shop-0", SOON).await;
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! An object's end: the finalizer that waits for the module's work in the cluster and outside of it.
 
-use operator_e2e::client::{CONFIG_MAPS, EVENTS, Resource};
+use operator_e2e::client::{CONFIG_MAPS, Resource};
 use operator_e2e::cluster::ADMIN;
-use operator_e2e::expect::SOON;
+use operator_e2e::expect::{SOON, event};
 use operator_e2e::host::operator;
 use operator_e2e::objects::{KEEPERS, condition, config_map};
 use operator_e2e::{Cluster, Result, Stage, eventually, modules};
@@ -155,13 +155,8 @@ async fn a_finalizer_that_somebody_takes_away_ends_the_work_and_what_is_left_is_
     assert_eq!(keepers.says("a", "AsTold").await, "not now");
     let mark = keepers.0.mark().await?;
     keepers.patch("a", json!({"metadata": {"finalizers": ["example.com/x"]}})).await?;
-    eventually("it is told on the object", SOON, || async {
-        let events = keepers.0.client.list(&EVENTS, &keepers.0.namespace, "").await?;
-        let told: Vec<_> = events.iter().filter(|event| event["reason"] == "LeftOutside").collect();
-        anyhow::ensure!(told.len() == 1 && told[0]["note"].to_string().contains(LEFT), "{events:?}");
-        Ok(())
-    })
-    .await;
+    let told = event(&keepers.0.client, &keepers.0.namespace, "a", "LeftOutside").await;
+    assert!(told["note"].to_string().contains(LEFT), "{told}");
     keepers.delete(&CONFIG_MAPS, "a").await?;
     keepers.patch("a", json!({"metadata": {"finalizers": null}})).await?;
     keepers.0.gone(&KEEPERS, "a").await;

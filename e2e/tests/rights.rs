@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use operator_e2e::client::{CONFIG_MAPS, DEPLOYMENTS, Resource};
-use operator_e2e::expect::{SOON, trouble_repeats};
+use operator_e2e::expect::{SOON, gone, trouble_repeats};
 use operator_e2e::folder::Folder;
 use operator_e2e::objects::{ASKER_CRD, ASKERS, KEEPER_CRD, KEEPERS, WIDGET_CRD, config_map, is_settled};
 use operator_e2e::rights::{Right, granted, used_by};
@@ -115,11 +115,7 @@ async fn live(client: &Client, life: &Life<'_>) -> Result<()> {
         eventually("it wants less", SOON, settled).await;
     }
     client.delete(&life.primary, "default", &name).await?;
-    eventually("it is gone", SOON, || async {
-        anyhow::ensure!(client.find(&life.primary, "default", &name).await?.is_none(), "it is there");
-        Ok(())
-    })
-    .await;
+    gone(client, &life.primary, "default", &name, SOON).await;
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use operator_e2e::cluster::{ADMIN, User};
 use operator_e2e::folder::Folder;
 use operator_e2e::objects::{condition, is_settled};
 use operator_e2e::{
-    Client, Cluster, Fault, Host, Mark, Match, Requests, Resource, Result, Stage, eventually, host, modules,
+    Client, Cluster, Fault, Host, Mark, Match, Requests, Resource, Result, Stage, eventually, expect, host, modules,
 };
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -148,13 +148,7 @@ impl Sites {
     }
 
     async fn gone(&self, resource: &Resource<'_>, name: &str) {
-        eventually(&format!("{} {name} is gone", resource.plural), SOON, || async {
-            match self.client.find(resource, &self.namespace, name).await? {
-                None => Ok(()),
-                Some(object) => Err(anyhow::anyhow!("{object}")),
-            }
-        })
-        .await;
+        expect::gone(&self.client, resource, &self.namespace, name, SOON).await;
     }
 
     /// What lies in the folder.

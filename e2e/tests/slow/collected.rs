@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use operator_e2e::client::{CONFIG_MAPS, NAMESPACES, Resource};
 use operator_e2e::cluster::ADMIN;
+use operator_e2e::expect::gone;
 use operator_e2e::objects::{PROBES, WEB_APPS, config_map, is_settled, probe, web_app};
 use operator_e2e::{Cluster, Host, Mark, Result, eventually, modules};
 use serde_json::json;
@@ -69,13 +70,7 @@ async fn a_namespace_goes_with_all_that_is_in_it_and_nothing_is_made_again() -> 
 
     let (mark, said) = (cluster.audit().mark().await?, host.log().lines().count());
     client.delete(&NAMESPACES, "", &namespace).await?;
-    eventually("the namespace goes", SOON, || async {
-        match client.find(&NAMESPACES, "", &namespace).await? {
-            None => Ok(()),
-            Some(left) => Err(anyhow::anyhow!("{}", left["status"])),
-        }
-    })
-    .await;
+    gone(&client, &NAMESPACES, "", &namespace, SOON).await;
     tokio::time::sleep(A_WHILE).await;
 
     let requests = cluster.audit().since(mark).await?.by_agent("operator-host/").within(&namespace).beyond_watches();

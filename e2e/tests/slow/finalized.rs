@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use operator_e2e::client::{NAMESPACES, Resource};
 use operator_e2e::cluster::ADMIN;
+use operator_e2e::expect::gone;
 use operator_e2e::objects::{KEEPER_CRD, KEEPERS, config_map, is_settled};
 use operator_e2e::{Client, Cluster, Host, Requests, Result, eventually, modules};
 use serde_json::json;
@@ -31,16 +32,6 @@ async fn keepers(client: &Client, namespace: &str) -> Result<()> {
     Ok(())
 }
 
-async fn gone(client: &Client, resource: &Resource<'_>, name: &str) {
-    eventually(&format!("{name} goes"), SOON, || async {
-        match client.find(resource, "", name).await? {
-            None => Ok(()),
-            Some(left) => Err(anyhow::anyhow!("{}", left["status"])),
-        }
-    })
-    .await;
-}
-
 /// Each object is let go of once, and little else is asked for.
 fn is_no_storm(requests: &Requests) {
     let requests = requests.by_agent("operator-host/");
@@ -63,13 +54,13 @@ async fn a_namespace_and_a_definition_go_when_their_objects_are_cleaned_up() -> 
     keepers(&client, &namespace).await?;
     let mark = cluster.audit().mark().await?;
     client.delete(&NAMESPACES, "", &namespace).await?;
-    gone(&client, &NAMESPACES, &namespace).await;
+    gone(&client, &NAMESPACES, "", &namespace, SOON).await;
     is_no_storm(&cluster.audit().since(mark).await?.within(&namespace));
 
     keepers(&client, "default").await?;
     let mark = cluster.audit().mark().await?;
     client.delete(&DEFINITIONS, "", "keepers.fixtures.example.com").await?;
-    gone(&client, &DEFINITIONS, "keepers.fixtures.example.com").await;
+    gone(&client, &DEFINITIONS, "", "keepers.fixtures.example.com", SOON).await;
     is_no_storm(&cluster.audit().since(mark).await?.within("default"));
 
     // The definition comes back, and with it the work.

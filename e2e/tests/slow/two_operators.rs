@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use operator_e2e::client::{DEPLOYMENTS, EVENTS, LEASES, Resource};
+use operator_e2e::client::{DEPLOYMENTS, LEASES, Resource};
 use operator_e2e::cluster::ADMIN;
 use operator_e2e::objects::{WEB_APPS, condition, is_settled, web_app};
-use operator_e2e::{Client, Cluster, Host, Mark, Requests, Result, eventually, modules};
+use operator_e2e::{Client, Cluster, Host, Mark, Requests, Result, eventually, expect, modules};
 use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(90);
@@ -59,16 +59,9 @@ impl Stage {
 
     /// Waits for the one event of this reason about a WebApp of `examples/webapp-apps`.
     async fn event(&self, name: &str, reason: &str) -> Value {
-        eventually(&format!("{name} has an event {reason}"), SOON, || async {
-            let mut events = self.client.list(&EVENTS, "default", "").await?;
-            events.retain(|event| {
-                let about = &event["regarding"];
-                about["apiVersion"] == APPS.api_version && about["name"] == name && event["reason"] == reason
-            });
-            anyhow::ensure!(events.len() == 1, "{events:?}");
-            Ok(events.remove(0))
-        })
-        .await
+        let event = expect::event(&self.client, "default", name, reason).await;
+        assert_eq!(event["regarding"]["apiVersion"], APPS.api_version, "{event}");
+        event
     }
 
     async fn mark(&self) -> Result<Mark> {
